@@ -6,6 +6,7 @@ addresses and ports, and sees the others over a bridge.
 
 import contextlib
 import csv
+import functools
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from configs.fed_soft import synthetic
 from tests.testing import hosts as hosts_lib
 from tests.testing import programs, published, s3_server
 from tff_algos.core import cache_folder
+from tff_algos.data import layout, schema
 from tff_algos.experiments import datasets, experiment
 
 _PORT = 2222
@@ -36,7 +38,7 @@ _ROUNDS = '--config.training.num_rounds=6'
 class _Training:
   """Processes of `binaries.train`, one on each host, in a shared folder."""
 
-  def __init__(self, hosts, folder, address, arguments, environment):
+  def __init__(self, hosts, folder, arguments, environments):
     self.folder = folder
     self._folder = folder.with_name(f'{folder.name}_logs')
     self._folder.mkdir(exist_ok=True)
@@ -50,10 +52,9 @@ class _Training:
           hosts.start(
             *(index, sys.executable, '-m', 'binaries.train', *_ARGUMENTS),
             f'--workdir={folder}',
-            f'--dataset={address}',
             *arguments,
             cwd=programs.ROOT,
-            env={**os.environ, **environment, 'TF_CONFIG': config},
+            env={**os.environ, **environments[index], 'TF_CONFIG': config},
             stdout=log,
             stderr=log,
           )
@@ -115,19 +116,32 @@ def address(tmp_path_factory, s3):
   return address
 
 
+def _forbid(hidden, method, path):
+  return 'forbidden' if path.endswith(hidden) else None
+
+
 @pytest.fixture
 def train(s3, address, tmp_path):
   """Starts trainings on hosts, which reach the store over the network."""
   with contextlib.ExitStack() as stack:
 
-    def start(hosts, name, *arguments):
-      place = stack.enter_context(s3_server.shown_at(s3, hosts.gateway))
-      environment = {
-        'AWS_ENDPOINT_URL': place,
-        cache_folder.VARIABLE: str(tmp_path / 'cache'),
-      }
+    def start(hosts, name, *arguments, dataset=address, hidden=()):
+      environments = []
+      for index in range(len(hosts.addresses)):
+        place = stack.enter_context(s3_server.shown_at(s3, hosts.gateway))
+        if hidden:
+          place.fault = functools.partial(_forbid, hidden[index])
+        environments.append(
+          {
+            'AWS_ENDPOINT_URL': place.url,
+            cache_folder.VARIABLE: str(tmp_path / f'cache_{index}'),
+          }
+        )
       training = _Training(
-        hosts, tmp_path / name, address, arguments, environment
+        hosts,
+        tmp_path / name,
+        (f'--dataset={dataset}', *arguments),
+        environments,
       )
       for program in training.programs:
         stack.callback(program.wait)
@@ -182,3 +196,38 @@ def test_a_host_that_is_cut_off_ends_all_and_they_go_on(train):
     again = train(hosts, 'broken', _ROUNDS)
     assert again.wait() == [0, 0], again.log(0)
   np.testing.assert_array_equal(_losses(again.rows()), _losses(whole.rows()))
+
+
+@pytest.mark.verify
+def test_hosts_train_on_shards_that_the_other_may_not_read(train, s3, tmp_path):
+  config = synthetic.get_config('smoke')
+  config.dataset.num_shards = 2
+  folder = tmp_path / 'two_shards'
+  datasets.build(experiment.parse(config).dataset, folder)
+  dataset = f's3://{s3_server.BUCKET}/two_shards'
+  names = published.publish(folder, dataset)
+  of_shards = [
+    tuple(
+      names[name]
+      for name in names
+      for split in schema.SPLITS
+      if f'/{layout.shard_name(split, shard, 2)}' in name
+    )
+    for shard in range(2)
+  ]
+  assert all(of_shards)
+  arguments = (_ROUNDS, '--config.dataset.num_shards=2')
+  own = '--config.runtime.peer_shards=True'
+  hidden = of_shards[::-1]
+  with hosts_lib.running(2) as hosts:
+    plain = train(hosts, 'plain', *arguments, dataset=dataset)
+    assert plain.wait() == [0, 0], plain.log(0)
+    alone = train(
+      *(hosts, 'alone', *arguments, own), dataset=dataset, hidden=hidden
+    )
+    assert alone.wait() == [0, 0], alone.log(0)
+    mixed = train(hosts, 'mixed', *arguments, dataset=dataset, hidden=hidden)
+    assert 0 not in mixed.wait()
+  np.testing.assert_allclose(
+    _losses(alone.rows()), _losses(plain.rows()), rtol=1e-4
+  )

@@ -150,10 +150,10 @@ _AnyProxy = TypeVar('_AnyProxy', bound=Proxy)
 
 
 @contextlib.contextmanager
-def shown_at(proxy: Proxy, host: str) -> Iterator[str]:
-  """Shows the server at another address of this machine; yields its URL."""
+def shown_at(proxy: Proxy, host: str) -> Iterator[Proxy]:
+  """Shows the server at another address of this machine."""
   with _serving(Proxy(*proxy.target, host)) as shown:
-    yield shown.url
+    yield shown
 
 
 @contextlib.contextmanager
