@@ -72,14 +72,16 @@ class Scores(NamedTuple):
     Returns:
       None without scored examples.
     """
-    weights = self.weights
+    is_scored = self.weights > 0
     if source is not None:
-      weights = weights * (self.source == source)
-    if not weights.sum():
+      is_scored &= self.source == source
+    if not is_scored.any():
       return None
+    # Selected, as NaN times a weight of 0 is NaN.
+    weights = self.weights[is_scored]
     return (
-      float(np.average(self.champion, weights=weights)),
-      float(np.average(self.candidate, weights=weights)),
+      float(np.average(self.champion[is_scored], weights=weights)),
+      float(np.average(self.candidate[is_scored], weights=weights)),
     )
 
 

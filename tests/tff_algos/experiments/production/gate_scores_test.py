@@ -126,6 +126,23 @@ def test_means_of_one_source_are_weighted():
   assert one.means(2) is None
 
 
+def test_means_of_one_source_are_finite_if_its_scores_are():
+  one = gate_scores.Scores(
+    client_id='a',
+    group='unseen',
+    is_known=False,
+    cluster_id=0,
+    planted=-1,
+    source=np.array([0, 1, 1, 1]),
+    weights=np.array([1.0, 3.0, 1.0, 0.0]),
+    champion=np.array([1.0, 1.0, 0.0, np.nan]),
+    candidate=np.array([np.nan, 0.0, 1.0, 1.0]),
+  )
+  assert one.means(1) == pytest.approx((0.75, 0.25))
+  for source in (None, 0):
+    np.testing.assert_equal(one.means(source)[1], np.nan)
+
+
 def test_best_cluster_on_held_out_examples(exports):
   """Its number does not matter: the champion's clusters are swapped."""
   dataset, champion, candidate = exports
