@@ -25,7 +25,7 @@ from tff_algos.data import schema as schema_lib
 # Readers of a folder of Parquet files ignore names that begin with _.
 MANIFEST = '_predictions.json'
 # Hashed into every version's name. To be raised when the output changes.
-CODE_VERSION = 1
+CODE_VERSION = 2
 
 
 class ScoredClient(NamedTuple):
@@ -123,7 +123,10 @@ def to_table(
     )
     columns['probability'] = pyarrow.array(probability, pyarrow.float32())
     columns['correct'] = pyarrow.array(
-      prediction == label, pyarrow.bool_(), mask=no_label
+      # The class of NaN probabilities is 0, which no model has predicted.
+      (prediction == label) & np.isfinite(probability),
+      pyarrow.bool_(),
+      mask=no_label,
     )
   columns |= {
     'model': texts['model'],

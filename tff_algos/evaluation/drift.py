@@ -215,8 +215,7 @@ def of_clusters(
     clients.setdefault(client_id, {})['is_far'] = int(loss > far_loss)
   is_far = [
     clients[client_id]['is_far']
-    for client_id in now.with_examples()
-    if client_id not in {*before.client_ids}
+    for client_id in now.with_examples() - set(before.client_ids)
   ]
   measures = dict.fromkeys(_OF_CLUSTERS) | {
     'far_clients': float(np.mean(is_far)) if is_far else 0.0

@@ -225,7 +225,10 @@ def _save(
   if bundle.client_ids:
     path = extra / manifest.CLIENT_IDS_FILE
     path.write_text(json.dumps(bundle.client_ids, indent=1) + '\n')
-  warm_up.write(folder, [sample.inputs for sample in bundle.samples])
+  classes = bundle.facts.get('features', {}).get('classes', ())
+  warm_up.write(
+    folder, [sample.inputs for sample in bundle.samples], *classes[:1]
+  )
   facts = {'tensorflow_version': tf.__version__, **bundle.facts}
   manifest.write_manifest(folder, provenance, facts)
 

@@ -26,19 +26,23 @@ _MIXTURE = 'mixture'
 
 
 def write(
-  folder: pathlib.Path, samples: Iterable[Mapping[str, np.ndarray]]
+  folder: pathlib.Path,
+  samples: Iterable[Mapping[str, np.ndarray]],
+  class_name: str = '',
 ) -> None:
   """Writes a request of one row for each signature that takes such inputs.
 
   Args:
     folder: The SavedModel; `assets.extra/` must exist.
     samples: Inputs by name, of at least one row. Examples `x` are replaced by
-      zeros; labels are 0, and mixtures equal shares, where there are none.
+      zeros; mixtures are equal shares where there are none.
+    class_name: Label of signatures that take names of classes; other labels
+      are 0.
   """
   path = folder / manifest.EXTRA_FOLDER / FILE
   with tf.io.TFRecordWriter(str(path)) as writer:
     for name, signature in sorted(_signatures(folder).items()):
-      inputs = _inputs(signature, samples)
+      inputs = _inputs(signature, samples, class_name)
       if inputs:
         log = prediction_log_pb2.PredictionLog()
         request = log.predict_log.request
@@ -82,13 +86,15 @@ def _signatures(folder: pathlib.Path) -> dict[str, meta_graph_pb2.SignatureDef]:
 def _inputs(
   signature: meta_graph_pb2.SignatureDef,
   samples: Iterable[Mapping[str, np.ndarray]],
+  class_name: str,
 ) -> dict[str, np.ndarray]:
   """Returns one row of the first sample that fits; none if none does."""
   for sample in samples:
     row = {name: np.asarray(value[:1]) for name, value in sample.items()}
     if _X in row:
       row[_X] = np.zeros_like(row[_X])
-    row.setdefault(_LABEL, np.zeros([1], np.int32))
+    if _LABEL in signature.inputs:
+      row.setdefault(_LABEL, _label(signature.inputs[_LABEL], class_name))
     if _MIXTURE in signature.inputs:
       count = signature.inputs[_MIXTURE].tensor_shape.dim[1].size
       row.setdefault(_MIXTURE, np.full([1, count], 1 / count, np.float32))
@@ -98,6 +104,14 @@ def _inputs(
     ):
       return {name: row[name] for name in signature.inputs}
   return {}
+
+
+def _label(info: meta_graph_pb2.TensorInfo, class_name: str) -> np.ndarray:
+  """Returns the labels of one row."""
+  dtype = tf.as_dtype(info.dtype)
+  shape = [1, *(dim.size for dim in info.tensor_shape.dim[1:])]
+  value = class_name if dtype == tf.string else 0
+  return np.full(shape, value, dtype.as_numpy_dtype)
 
 
 def _fits(value: np.ndarray, info: meta_graph_pb2.TensorInfo) -> bool:

@@ -130,6 +130,17 @@ def test_shards_are_sorted_and_counted(tmp_path):
   assert [row['client_id'] for row in rows] == ['client 0'] * 2 + ['client 2']
 
 
+def test_a_class_whose_probability_is_nan_is_not_correct(tmp_path):
+  """The largest of probabilities that are NaN is that of class 0."""
+  client = _client(0, [0, 0, 1, -1], [0, 0, 1, 0])
+  client.probability[:] = [np.nan, 0.5, np.nan, np.nan]
+  manifest, folder = _write(tmp_path, [[client]], 3)
+  assert parquet.read_table(folder)['correct'].to_pylist() == [
+    *(False, True, False, None)
+  ]
+  assert manifest['accuracy'] == 1 / 3
+
+
 def test_mean_squared_error(tmp_path):
   manifest, _ = _write(tmp_path, [[_client(0, [1, 2], [4, 2], True)]], 0)
   assert manifest['mean_squared_error'] == 4.5

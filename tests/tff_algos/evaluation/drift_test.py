@@ -323,6 +323,23 @@ def test_new_clients_without_a_finite_loss_are_far():
   assert found.clients['b'] == {'is_far': 1} and 'd' not in found.clients
 
 
+def test_the_clients_before_are_read_as_often_for_many_clients():
+  class Counted(list):
+    num_reads = 0
+
+    def __iter__(self):
+      self.num_reads += 1
+      return super().__iter__()
+
+  counts = []
+  for num in (2, 20):
+    losses = _losses(**{f'c{i}': [1, 2] for i in range(num)})
+    before = losses._replace(client_ids=Counted(losses.client_ids))
+    drift.of_clusters(losses, before, 1.0)
+    counts.append(before.client_ids.num_reads)
+  assert counts[0] == counts[1] > 0
+
+
 @pytest.mark.parametrize('is_now', [True, False])
 def test_a_client_that_stayed_without_a_finite_loss_makes_measures_unknown(
   is_now,

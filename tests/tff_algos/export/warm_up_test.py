@@ -1,12 +1,15 @@
 """Warm-up requests: their format, their inputs, and who runs them."""
 
+import dataclasses
+
 import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from tests.testing import exportable
 from tff_algos.core import errors
-from tff_algos.export import manifest, warm_up
+from tff_algos.core import model as model_lib
+from tff_algos.export import cluster_models, manifest, warm_up
 
 
 @pytest.fixture(name='export', scope='module')
@@ -45,9 +48,42 @@ def test_each_signature_of_encoded_rows_has_one(export):
   assert found['predict_mixture']['x'] == zeros
   assert found['predict_mixture']['mixture'] == [[0.5, 0.5]]
   assert 'predict_mixture_raw' in found
+  assert found['pick_cluster_raw']['label'] == [b'c0']
   assert set(found['serving_raw']) == {*'abcd', 'cluster_id'}
   found = requests(export / 'personalized_models' / '1')
   assert found['serving_default'] == {'x': zeros, 'client_id': [b'anna']}
+
+
+def _model_of_two_places():
+  """Linear, with the same logits at both places of an example."""
+  model = exportable.linear_model()
+  return dataclasses.replace(
+    model,
+    label_shape=(2,),
+    apply=lambda weights, x: tf.stack([model.apply(weights, x)] * 2, axis=1),
+  )
+
+
+@pytest.mark.parametrize(
+  ('model', 'label'),
+  [
+    (exportable.linear_model(model_lib.REGRESSION), [0.0]),
+    (_model_of_two_places(), [[0, 0]]),
+  ],
+  ids=['regression', 'places'],
+)
+def test_labels_have_type_and_shape_of_the_signature(tmp_path, model, label):
+  cluster_models.export_cluster_models(
+    tmp_path,
+    exportable.algorithm(model),
+    exportable.states(model)[0],
+    exportable.sample_inputs(),
+    exportable.PROVENANCE,
+  )
+  found = requests(tmp_path / '1')
+  assert found['pick_cluster']['label'] == label
+  loaded = tf.saved_model.load(str(tmp_path / '1'))
+  assert len(found) == warm_up.run(tmp_path / '1', loaded.signatures)
 
 
 def test_no_example_of_a_client_is_written(export):

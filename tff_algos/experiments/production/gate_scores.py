@@ -72,14 +72,16 @@ class Scores(NamedTuple):
     Returns:
       None without scored examples.
     """
-    weights = self.weights
+    is_scored = self.weights > 0
     if source is not None:
-      weights = weights * (self.source == source)
-    if not weights.sum():
+      is_scored &= self.source == source
+    if not is_scored.any():
       return None
+    # Selected, as NaN times a weight of 0 is NaN.
+    weights = self.weights[is_scored]
     return (
-      float(np.average(self.champion, weights=weights)),
-      float(np.average(self.candidate, weights=weights)),
+      float(np.average(self.champion[is_scored], weights=weights)),
+      float(np.average(self.candidate[is_scored], weights=weights)),
     )
 
 
@@ -157,7 +159,11 @@ def best_cluster_scores(
     request = bundles.Request('', choice, examples.x, examples.y)
     answer = exported.loaded.answer(request, SCORING.max_rows)
     scores.append(_example_scores(model, answer, examples.y))
-  return (max if is_accuracy(model) else min)(scores, key=np.mean)
+  sign = -1 if is_accuracy(model) else 1
+  # NaN last: no comparison with NaN holds.
+  return min(
+    scores, key=lambda one: (bool(np.isnan(one).any()), sign * np.mean(one))
+  )
 
 
 def is_accuracy(model: model_lib.Model) -> bool:
@@ -181,14 +187,16 @@ def _score(
 def _example_scores(
   model: model_lib.Model, answer: bundles.Answer, y: Array
 ) -> Array:
-  """Returns the score of each example, float64 `[n]`."""
+  """Returns the score of each example, float64 `[n]`; NaN if not finite."""
   if is_accuracy(model):
     outputs = answer.outputs['logits']
   else:
     outputs = answer.outputs['prediction'][:, np.newaxis]
   labels = tf.constant(y, model.label_dtype)
   scores = model.example_scores(tf.constant(outputs), labels)
-  return scores.numpy().astype(np.float64)
+  # The class of NaN logits would be 0, right for every label 0.
+  is_finite = np.isfinite(outputs).all(axis=tuple(range(1, outputs.ndim)))
+  return np.where(is_finite, scores.numpy().astype(np.float64), np.nan)
 
 
 def _weights(model: model_lib.Model, y: Array) -> Array:

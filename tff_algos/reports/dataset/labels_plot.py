@@ -104,16 +104,13 @@ def _draw_targets(
   return figure
 
 
-PICTURE = picture.Picture(
-  name='labels.png',
-  caption=lambda facts: (
-    'Labels of the training examples of each client.'
-    + (
-      ' Each row is the mean of several similar clients.'
-      if facts.schema.num_classes
-      and len(facts.client_ids) > client_rows.MAX_ROWS
-      else ''
-    )
-  ),
-  draw=draw,
-)
+def _caption(facts: facts_lib.Facts) -> str:
+  if not facts.schema.num_classes:
+    return 'Labels of all examples of each client with training examples.'
+  text = 'Labels of the training examples of each client.'
+  if len(facts.client_ids) > client_rows.MAX_ROWS:
+    text += ' Each row is the mean of several similar clients.'
+  return text
+
+
+PICTURE = picture.Picture(name='labels.png', caption=_caption, draw=draw)

@@ -305,6 +305,13 @@ def score_text(run: run_lib.Run, value: float) -> str:
   return f'{value:#.3g}'.rstrip('.')
 
 
+def end_text(run: run_lib.Run, name: str, series: run_lib.Series) -> str:
+  """Returns the label of a line of scores: its name and last score."""
+  if series.diverged is not None:
+    return f'{name}: diverged by round {series.diverged}'
+  return f'{name}: {score_text(run, series.values[-1])}'
+
+
 def own_cluster_name(run: run_lib.Run) -> str:
   """Returns the name of the cluster model that serves a client."""
   return 'global model' if run.num_clusters == 1 else 'own cluster'

@@ -32,10 +32,13 @@ class Series(NamedTuple):
   Attributes:
     rounds: float64 `[n]`, ascending.
     values: float64 `[n]`, finite.
+    diverged: First round after them with a value that is not finite; None if
+      the last value of the metric is finite.
   """
 
   rounds: np.ndarray
   values: np.ndarray
+  diverged: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,11 +135,17 @@ class Run:
       column = name.removeprefix(_FACTORS)
     if table is None or column not in table:
       return None
-    values = table.numbers(column)
-    filled = np.isfinite(values)
-    if not filled.any():
+    # Cells of rounds without an evaluation are empty.
+    is_given = np.array([bool(text) for text in table.texts(column)])
+    rounds = table.numbers('round')[is_given]
+    values = table.numbers(column)[is_given]
+    (finite,) = np.nonzero(np.isfinite(values))
+    if not finite.size:
       return None
-    return Series(table.numbers('round')[filled], values[filled])
+    after = rounds[finite[-1] + 1 :]
+    return Series(
+      rounds[finite], values[finite], int(after[0]) if after.size else None
+    )
 
   def evaluation_table(self, name: str) -> table_lib.Table | None:
     """Returns an optional table of the folder `evaluation`.

@@ -6,7 +6,7 @@ runs: clusters are matched to source distributions first.
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -147,7 +147,11 @@ def matched_scores(run: run_lib.Run) -> np.ndarray | None:
     source s, column t the source it is scored on; a row is NaN if there are
     fewer clusters. None if a score is missing, or there is one model only.
   """
-  scores = run.held_out_scores
+  return _match(run, run.held_out_scores)
+
+
+def _match(run: run_lib.Run, scores: np.ndarray) -> np.ndarray | None:
+  """Returns `matched_scores` of scores `[num_clusters, num_sources]`."""
   if run.num_clusters == 1 or not scores.size or not np.isfinite(scores).all():
     return None
   clusters, sources = optimize.linear_sum_assignment(
@@ -174,22 +178,27 @@ def sent(
 
 
 def last(run: run_lib.Run) -> dict[str, float]:
-  """Returns the metrics of the last round, and derived metrics.
+  """Returns the metrics of the last evaluation, and derived metrics.
 
-  Derived metrics: `cost/total_floats`, and
+  It is of the last round, unless the run was evaluated at another one. Derived
+  metrics of the same round: `cost/total_floats`, and
   `held_out/<t>/cluster_of_<s>/<score>`, the score on source t of the cluster
   that is matched to source s.
   """
-  values = dict(run.summary.get('last') or {})
-  total = sent(run)
-  if total is not None:
-    values[SENT] = float(total.values[-1])
-  matched = matched_scores(run)
+  values = _with_sent(run, run.summary.get('last') or {})
+  name = f'held_out/{{}}/{{}}_{{}}/{run.score_name}'.format
+  scores = [
+    [
+      values.get(name(source, 'cluster', i), np.nan)
+      for source in run.source_names
+    ]
+    for i in range(run.num_clusters)
+  ]
+  matched = _match(run, np.array(scores))
   if matched is not None:
     for row, source in zip(matched, run.source_names, strict=True):
       for value, scored_on in zip(row, run.source_names, strict=True):
-        name = f'held_out/{scored_on}/cluster_of_{source}/{run.score_name}'
-        values[name] = float(value)
+        values[name(scored_on, 'cluster_of', source)] = float(value)
   return values
 
 
@@ -198,11 +207,18 @@ def best(run: run_lib.Run) -> dict[str, float]:
 
   Includes `cost/total_floats` up to that round.
   """
-  values = dict(run.summary.get('best_by_validation') or {})
+  return _with_sent(run, run.summary.get('best_by_validation') or {})
+
+
+def _with_sent(
+  run: run_lib.Run, values: Mapping[str, float]
+) -> dict[str, float]:
+  """Returns the metrics of a round with `cost/total_floats` up to it."""
   total = sent(run)
-  if total is not None and values.get('round') in total.rounds:
-    values[SENT] = float(total.values[total.rounds == values['round']][0])
-  return values
+  if total is None or values.get('round') not in total.rounds:
+    return dict(values)
+  until = total.values[total.rounds == values['round']]
+  return {**values, SENT: float(until[0])}
 
 
 def found_clusters(run: run_lib.Run, least_ari: float) -> bool | None:

@@ -15,8 +15,9 @@ class Trial(NamedTuple):
   Attributes:
     number: Its number, from 0.
     values: Value of each searched key.
-    objective: Objective over seeds; of the finished ones, if there are others.
-    outcome: `FINISHED`, or what happened instead.
+    objective: Objective over the finished seeds with a finite one.
+    outcome: `FINISHED`, all seeds with a finite objective, or what happened
+      instead.
   """
 
   number: int
@@ -38,25 +39,16 @@ def read(sweep: sweep_lib.Sweep) -> list[Trial]:
   for (number, *values), runs in planned.items():
     cell = cells.get((number, *values))
     points = cell.last if cell else ()
-    found.append(
-      Trial(
-        number,
-        tuple(values),
-        sweep_lib.spread(points, search.metric),
-        _outcome(runs, len(points), search.num_seeds),
-      )
-    )
+    objective = sweep_lib.spread(points, search.metric)
+    outcome = _outcome(runs, len(points), objective.num, search.num_seeds)
+    found.append(Trial(number, tuple(values), objective, outcome))
   return sorted(found, key=lambda trial: trial.number)
 
 
 def ranked(sweep: sweep_lib.Sweep) -> list[Trial]:
-  """Returns the finished trials with an objective, the best first."""
+  """Returns the finished trials, the best first."""
   search = sweep.plan.search
-  known = [
-    trial
-    for trial in read(sweep)
-    if trial.outcome == FINISHED and trial.objective.num
-  ]
+  known = [trial for trial in read(sweep) if trial.outcome == FINISHED]
   sign = -1 if search and search.higher_is_better else 1
   return sorted(known, key=lambda trial: sign * trial.objective.mean)
 
@@ -98,11 +90,20 @@ def _spread_text(spread: sweep_lib.Spread) -> str:
 
 
 def _outcome(
-  runs: list[plan_lib.PlannedRun], num_finished: int, num_seeds: int
+  runs: list[plan_lib.PlannedRun],
+  num_finished: int,
+  num_finite: int,
+  num_seeds: int,
 ) -> str:
   for run in runs:
     if run.error:
       return f'refused: {run.error}'
     if run.pruned_round is not None:
       return f'pruned after round {run.pruned_round} of seed {run.seed}'
-  return FINISHED if num_finished == num_seeds else 'not finished'
+  if num_finished < num_seeds:
+    return 'not finished'
+  # The search has failed such a trial.
+  if num_finite < num_seeds:
+    seeds = f'{num_seeds} seed' + 's' * (num_seeds != 1)
+    return f'no finite objective in {num_seeds - num_finite} of {seeds}'
+  return FINISHED

@@ -15,6 +15,7 @@ _METRICS = (
   'attack/honest/test/personalized',
   'participating/test/personalized',
 )
+_DIVERGED = 'diverged'
 
 
 class Row(NamedTuple):
@@ -23,8 +24,9 @@ class Row(NamedTuple):
   Attributes:
     label: Label of the combination.
     scores: Mean and deviation over seeds under each attack; missing ones are
-      `sweep_table.ABSENT`.
-    worst: Worst score.
+      `sweep_table.ABSENT`, and one with seeds that are NaN or infinite says
+      how many diverged.
+    worst: Worst score; the attack under which most seeds diverged, if any did.
     attack: Attack with the worst score.
   """
 
@@ -32,6 +34,22 @@ class Row(NamedTuple):
   scores: tuple[str, ...]
   worst: str
   attack: str
+
+
+class _Scores(NamedTuple):
+  """Scores of a cell.
+
+  Attributes:
+    spread: Mean and deviation over the seeds with finite scores.
+    num_seeds: Number of seeds, with those that diverged.
+  """
+
+  spread: sweep_lib.Spread
+  num_seeds: int
+
+  @property
+  def num_diverged(self) -> int:
+    return self.num_seeds - self.spread.num
 
 
 class Table(NamedTuple):
@@ -50,7 +68,7 @@ def table(sweep: sweep_lib.Sweep) -> Table | None:
   """Returns test scores of honest clients' personalized models by attack.
 
   After the last round, means over seeds. None if the runs have the same
-  attack.
+  attack, or none has a finite score, as without test examples.
   """
   keys = [axis.key for axis in sweep.plan.axes]
   if KEY not in keys:
@@ -58,17 +76,21 @@ def table(sweep: sweep_lib.Sweep) -> Table | None:
   position = keys.index(KEY)
   attacks = tuple(map(plan.value_text, sweep.plan.axes[position].values))
   others = lambda row: row[:position] + row[position + 1 :]
-  groups: dict[tuple[Any, ...], dict[str, sweep_lib.Spread]] = {}
+  groups: dict[tuple[Any, ...], dict[str, _Scores]] = {}
   for cell in sweep.cells:
-    spread = _spread(sweep, cell)
-    if spread.num:
+    scores = _scores(sweep, cell)
+    if scores.num_seeds:
       attack = plan.value_text(cell.values[position])
-      groups.setdefault(others(cell.values), {})[attack] = spread
+      groups.setdefault(others(cell.values), {})[attack] = scores
+  if not any(
+    scores.spread.num for group in groups.values() for scores in group.values()
+  ):
+    return None
   rows = tuple(
-    _row(sweep, plan.label(others(sweep.plan.axes), values), attacks, spreads)
-    for values, spreads in groups.items()
+    _row(sweep, plan.label(others(sweep.plan.axes), values), attacks, group)
+    for values, group in groups.items()
   )
-  return Table(attacks, rows) if rows else None
+  return Table(attacks, rows)
 
 
 def sentences(sweep: sweep_lib.Sweep) -> list[str]:
@@ -76,29 +98,44 @@ def sentences(sweep: sweep_lib.Sweep) -> list[str]:
   found = table(sweep)
   unit = ' %' if sweep.example.higher_is_better else ''
   return [
-    f'{row.label or "all runs"}: {row.worst}{unit} for honest clients under '
-    f'their worst attack, {row.attack}.'
+    f'{row.label or "all runs"}: {row.worst}'
+    f'{"" if row.worst.startswith(_DIVERGED) else unit} for honest clients '
+    f'under their worst attack, {row.attack}.'
     for row in (found.rows if found else ())
   ]
 
 
-def _spread(sweep, cell) -> sweep_lib.Spread:
+def _scores(sweep, cell) -> _Scores:
   names = [f'{metric}/{sweep.example.score_name}' for metric in _METRICS]
-  spreads = [sweep_lib.spread(cell.last, name) for name in names]
-  return next((one for one in spreads if one.num), spreads[-1])
+  for name in names:
+    points = [point for point in cell.last if name in point]
+    if points:
+      return _Scores(sweep_lib.spread(points, name), len(points))
+  return _Scores(sweep_lib.spread((), names[-1]), 0)
 
 
-def _row(sweep, label, attacks, spreads) -> Row:
-  measure = measures.Measure('', '')
+def _row(sweep, label, attacks, group) -> Row:
   ahead = 1 if sweep.example.higher_is_better else -1
-  worst = min(spreads, key=lambda attack: ahead * spreads[attack].mean)
-  text = lambda spread: sweep_table.spread_text(sweep, measure, spread)
+  worst = min(
+    group,
+    key=lambda attack: (
+      -group[attack].num_diverged,
+      ahead * group[attack].spread.mean,
+    ),
+  )
   return Row(
     label,
     tuple(
-      text(spreads[attack]) if attack in spreads else sweep_table.ABSENT
+      _text(sweep, group[attack]) if attack in group else sweep_table.ABSENT
       for attack in attacks
     ),
-    text(spreads[worst]),
+    _text(sweep, group[worst]),
     worst,
   )
+
+
+def _text(sweep, scores: _Scores) -> str:
+  if scores.num_diverged:
+    seeds = f'{scores.num_seeds} seed' + 's' * (scores.num_seeds != 1)
+    return f'{_DIVERGED} ({scores.num_diverged} of {seeds})'
+  return sweep_table.spread_text(sweep, measures.Measure('', ''), scores.spread)

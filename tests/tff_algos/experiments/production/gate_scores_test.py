@@ -1,5 +1,9 @@
 """Scores of two exports, against NumPy's own linear models."""
 
+import dataclasses
+import itertools
+import types
+
 import numpy as np
 import pytest
 
@@ -7,6 +11,7 @@ from pipelines.scoring import bundles
 from tests.testing import exportable, scoring
 from tff_algos.core import model as model_lib
 from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import schema
 from tff_algos.experiments.production import gate_scores
 from tff_algos.export import cluster_models, personalized_models
 
@@ -121,6 +126,23 @@ def test_means_of_one_source_are_weighted():
   assert one.means(2) is None
 
 
+def test_means_of_one_source_are_finite_if_its_scores_are():
+  one = gate_scores.Scores(
+    client_id='a',
+    group='unseen',
+    is_known=False,
+    cluster_id=0,
+    planted=-1,
+    source=np.array([0, 1, 1, 1]),
+    weights=np.array([1.0, 3.0, 1.0, 0.0]),
+    champion=np.array([1.0, 1.0, 0.0, np.nan]),
+    candidate=np.array([np.nan, 0.0, 1.0, 1.0]),
+  )
+  assert one.means(1) == pytest.approx((0.75, 0.25))
+  for source in (None, 0):
+    np.testing.assert_equal(one.means(source)[1], np.nan)
+
+
 def test_best_cluster_on_held_out_examples(exports):
   """Its number does not matter: the champion's clusters are swapped."""
   dataset, champion, candidate = exports
@@ -133,6 +155,65 @@ def test_best_cluster_on_held_out_examples(exports):
   for exported in (champion, candidate):
     scores = gate_scores.best_cluster_scores(exported, examples, model)
     np.testing.assert_array_equal(scores, expected)
+
+
+def _exported(name, of_clusters):
+  """Clusters that answer every request with the same outputs, `[n, ...]`."""
+  answer = lambda request, max_rows: bundles.Answer(
+    request.choice.cluster_id, {name: of_clusters[request.choice.cluster_id]}
+  )
+  loaded = types.SimpleNamespace(answer=answer)
+  return gate_scores.Exported((), loaded, (), len(of_clusters))
+
+
+def _examples(y):
+  zeros = np.zeros(len(y), np.int32)
+  return schema.Examples(np.zeros([len(y), exportable.NUM_FEATURES]), y, zeros)
+
+
+def test_no_class_is_predicted_by_logits_that_are_not_finite():
+  """Their largest is that of class 0, or of an infinite one."""
+  logits = np.array(
+    [[np.nan] * 3, [1, 0, np.nan], [0, np.inf, 0], [3, 1, 2], [1, 3, 2]]
+  )
+  scores = gate_scores.best_cluster_scores(
+    _exported('logits', [logits]),
+    _examples(np.array([0, 0, 1, 0, 0])),
+    exportable.linear_model(),
+  )
+  np.testing.assert_array_equal(scores, [np.nan, np.nan, np.nan, 1, 0])
+
+
+def test_a_place_that_is_not_finite_makes_the_example_so():
+  model = dataclasses.replace(exportable.linear_model(), label_shape=(2,))
+  logits = np.array([[[1, 0, 0], [np.nan] * 3], [[1, 0, 0], [1, 0, 0]]])
+  scores = gate_scores.best_cluster_scores(
+    _exported('logits', [logits]),
+    _examples(np.array([[0, 0], [0, 1]])),
+    model,
+  )
+  np.testing.assert_array_equal(scores, [np.nan, 0.5])
+
+
+@pytest.mark.parametrize('order', list(itertools.permutations(range(3))))
+@pytest.mark.parametrize(
+  'task', [model_lib.CLASSIFICATION, model_lib.REGRESSION]
+)
+def test_the_best_cluster_is_finite_in_any_order(task, order):
+  if task == model_lib.CLASSIFICATION:
+    name, outputs = 'logits', np.zeros([3, 2, 3])
+    outputs[0, :, 1] = outputs[1, 0, 1] = 1
+  else:
+    name = 'prediction'
+    outputs = np.array([[1, 1], [1, 3], [1, 1]], np.float32)
+  outputs[2, 0] = np.nan
+  scores = gate_scores.best_cluster_scores(
+    _exported(name, outputs[[*order]]),
+    _examples(np.array([1, 1])),
+    exportable.linear_model(task),
+  )
+  expected = 1 if task == model_lib.CLASSIFICATION else 0
+  np.testing.assert_array_equal(scores, [expected] * 2)
 
 
 def test_scores_of_a_regression_are_squared_errors(tmp_path):

@@ -48,6 +48,26 @@ def test_a_regression_shows_mean_and_deviation():
   )
 
 
+@pytest.mark.parametrize(
+  ('options', 'caption'),
+  [
+    ({}, 'Labels of the training examples of each client.'),
+    # Its moments are those of all splits.
+    (
+      {'num_classes': 0, 'x_shape': (3,)},
+      'Labels of all examples of each client with training examples.',
+    ),
+    (
+      {'num_clients': 100},
+      'Labels of the training examples of each client. Each row is the mean of '
+      'several similar clients.',
+    ),
+  ],
+)
+def test_the_caption_names_the_examples(options, caption):
+  assert labels_plot.PICTURE.caption(fake_facts.make(**options)) == caption
+
+
 @pytest.mark.parametrize('text', ['x' * 10_000, 'a\nb', '$x_{$'])
 def test_strange_ids(text):
   facts = fake_facts.make(num_clients=1)._replace(client_ids=(text,))

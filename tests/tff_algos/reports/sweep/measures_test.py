@@ -105,6 +105,17 @@ def test_a_spare_cluster_may_stay_empty(tmp_path):
   assert measures.found_clusters(run_lib.read(tmp_path), 0.9) is True
 
 
+def test_all_metrics_of_an_evaluation_are_of_its_round(tmp_path):
+  """As after `binaries.evaluate --round=best`."""
+  run = _run(tmp_path, level=0.5, num_rounds=4)
+  last = run.summary['last']
+  run.summary['last'] = {name: value / 2 for name, value in last.items()}
+  found = measures.last(run)
+  assert (found['round'], found['cost/total_floats']) == (2, 200)
+  assert found['held_out/a/cluster_of_a/accuracy'] == pytest.approx(0.35)
+  assert found['held_out/b/cluster_of_a/accuracy'] == pytest.approx(0.2)
+
+
 def test_the_best_round_has_what_was_sent_until_then(tmp_path):
   run = _run(tmp_path, num_rounds=5)
   assert measures.best(run)['round'] == 4

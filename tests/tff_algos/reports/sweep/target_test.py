@@ -52,6 +52,17 @@ def test_a_share_is_of_what_the_run_itself_ends_with(tmp_path):
   assert other == pytest.approx(200)
 
 
+def test_a_share_of_a_final_value_that_is_nan_is_not_reached(tmp_path):
+  fake_sweep.write_run(tmp_path, level=0.8, num_rounds=4)
+  run = run_lib.read(tmp_path)
+  run.rounds.columns[_TEST] = ('0.0', '0.2', '0.4', 'nan', 'nan')
+  found = target_lib.spent_until(run, target_lib.Target(_TEST, 0.5, True))
+  assert len(found) == 3 and all(map(math.isnan, found.values()))
+  # A value is reached before.
+  found = target_lib.spent_until(run, target_lib.Target(_TEST, 0.2))
+  assert found[target_lib.ROUNDS] == 1
+
+
 def test_of_an_error_a_share_is_more_than_the_end(tmp_path):
   """It rises from 0 to 0.8, and all of it is below 0.8 / 0.95."""
   name = 'participating/test/personalized/mse'

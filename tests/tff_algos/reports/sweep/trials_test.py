@@ -64,6 +64,18 @@ def test_ranks_of_finished_trials(tmp_path, higher, best):
   assert rows[3]['objective'] == '–'
 
 
+def test_a_trial_with_a_seed_that_diverged_is_not_ranked(tmp_path):
+  levels = {(0, 0.1): (0.9, math.nan), (1, 1.0): (0.5, 0.7)}
+  plan = fake_sweep.write(tmp_path, levels, _AXES)
+  search = plan_lib.Search('participating/test/personalized/accuracy', True, 2)
+  fake_sweep.write_plan(tmp_path, plan._replace(search=search))
+  rows = trials.rows(sweep_lib.read(tmp_path))
+  assert [(row['trial'], row['objective'], row['outcome']) for row in rows] == [
+    ('1', '0.6000 ± 0.1414', 'finished'),
+    ('0', '0.9000', 'no finite objective in 1 of 2 seeds'),
+  ]
+
+
 def test_text_has_the_best_first(tmp_path):
   lines = trials.text(_read(tmp_path)).splitlines()
   assert lines[0].split() == ['trial', 'weight', 'objective', 'outcome']

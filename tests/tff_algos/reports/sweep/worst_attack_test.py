@@ -1,6 +1,7 @@
 """Which attack hurts each cell most."""
 
 import json
+import math
 
 from tests.testing import fake_sweep
 from tff_algos.reports.sweep import plan as plan_lib
@@ -60,6 +61,46 @@ def test_the_largest_error_is_the_worst(tmp_path):
   assert worst_attack.sentences(sweep) == [
     'all runs: 3.10 for honest clients under their worst attack, ipm.'
   ]
+
+
+def test_an_attack_under_which_seeds_diverge_is_the_worst(tmp_path):
+  """Not the scores of its attackers, nor of the seeds that did not."""
+  sweep = _sweep(
+    tmp_path,
+    {
+      ('none', 'mean'): (0.8, 0.9),
+      ('zero', 'mean'): (math.nan, 0.8),
+      ('ipm', 'mean'): (math.nan, math.nan),
+      ('none', 'median'): (0.8, 0.9),
+      ('zero', 'median'): (0.1, 0.1),
+      ('ipm', 'median'): (0.7, math.inf),
+    },
+  )
+  for run in sweep.cells[2].runs:
+    run.summary['last']['participating/test/personalized/accuracy'] = 0.5
+  assert worst_attack.table(sweep).rows == (
+    worst_attack.Row(
+      'rule=mean',
+      ('85.0 ± 7.1', 'diverged (1 of 2 seeds)', 'diverged (2 of 2 seeds)'),
+      'diverged (2 of 2 seeds)',
+      'ipm',
+    ),
+    worst_attack.Row(
+      'rule=median',
+      ('85.0 ± 7.1', '20.0 ± 0.0', 'diverged (1 of 2 seeds)'),
+      'diverged (1 of 2 seeds)',
+      'ipm',
+    ),
+  )
+  assert worst_attack.sentences(sweep)[1] == (
+    'rule=median: diverged (1 of 2 seeds) for honest clients under their worst '
+    'attack, ipm.'
+  )
+
+
+def test_without_test_examples_there_is_no_table(tmp_path):
+  levels = {('none',): (math.nan,), ('zero',): (math.nan,)}
+  assert worst_attack.table(_sweep(tmp_path, levels, (_ATTACKS,))) is None
 
 
 def test_runs_that_differ_by_something_else_have_none(tmp_path):

@@ -68,7 +68,9 @@ def _draw_panel(run, axes: axes_lib.Axes, source, lines) -> None:
     axes.set_title(f'on held-out {source}', color=color)
     sign = 1 if run.higher_is_better else -1
     emphasised = max(
-      range(len(lines)), key=lambda index: sign * lines[index][1].values[-1]
+      (i for i, (_, series, _) in enumerate(lines) if series.diverged is None),
+      key=lambda index: sign * lines[index][1].values[-1],
+      default=None,
     )
   labels = []
   for index, (name, series, color) in enumerate(lines):
@@ -83,7 +85,7 @@ def _draw_panel(run, axes: axes_lib.Axes, source, lines) -> None:
       marker='o' if len(series.rounds) == 1 else None,
     )
     if best or len(lines) <= _MAX_LABELS:
-      text = f'{name}: {style.score_text(run, series.values[-1])}'
+      text = style.end_text(run, name, series)
       labels.append(style.EndLabel(text, series.values[-1], color, best))
   if (share := _majority_share(run, source)) is not None:
     axes.axhline(share, color=style.MUTED, linewidth=1.1, linestyle=':')

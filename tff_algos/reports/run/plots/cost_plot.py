@@ -43,7 +43,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
       # Later lines are thinner, so that equal ones remain visible.
       linewidth=3.0 if index == 0 else 1.3,
     )
-    text = f'{name}: {style.score_text(run, series.values[-1])}'
+    text = style.end_text(run, name, series)
     labels.append(style.EndLabel(text, series.values[-1], color, index == 0))
   axes.set_title(
     f'downlink {down.sum() / divisor:.3g} + uplink {up.sum() / divisor:.3g} = '

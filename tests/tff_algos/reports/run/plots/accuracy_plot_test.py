@@ -63,6 +63,32 @@ def test_the_best_cluster_stands_out(tmp_path):
   assert widest.get_ydata()[-1] == run.held_out_scores[:, 0].max()
 
 
+@pytest.mark.parametrize('end', ['nan', 'inf'])
+def test_a_cluster_that_diverged_is_not_the_best(tmp_path, end):
+  """Though its last finite score is higher."""
+  fake_workdir.write(tmp_path)
+  run = run_lib.read(tmp_path)
+  name = 'held_out/upright/cluster_{}/accuracy'.format
+  run.rounds.columns[name(0)] = (*['0.99'] * 20, *[end, ''] * 5, end)
+  run.rounds.columns[name(1)] = (*['0.5'] * 30, '')
+  upright = accuracy_plot.draw(run).axes[0]
+  widest = max(upright.lines, key=lambda line: line.get_linewidth())
+  assert set(widest.get_ydata()) == {0.5}
+  texts = _texts(upright)
+  assert 'cluster 0: diverged by round 20' in texts
+  assert 'cluster 1: 50.0 %' in texts
+
+
+def test_no_cluster_stands_out_if_all_diverged(tmp_path):
+  fake_workdir.write(tmp_path)
+  run = run_lib.read(tmp_path)
+  for cluster in range(2):
+    name = f'held_out/upright/cluster_{cluster}/accuracy'
+    run.rounds.columns[name] = (*['0.5'] * 30, 'nan')
+  upright = accuracy_plot.draw(run).axes[0]
+  assert max(line.get_linewidth() for line in upright.lines) < 3
+
+
 def test_many_clusters_only_name_the_best(tmp_path):
   names = tuple(f'source_{i}' for i in range(6))
   fake_workdir.write(tmp_path, num_clusters=6, source_names=names)

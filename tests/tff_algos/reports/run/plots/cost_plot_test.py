@@ -22,6 +22,16 @@ def test_floats_are_summed_over_rounds_without_evaluation_too(tmp_path):
     assert line.get_linewidth() < first.get_linewidth()
 
 
+def test_models_that_diverged_have_no_last_score(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=4)
+  run = run_lib.read(tmp_path)
+  name = 'participating/test/personalized/accuracy'
+  run.rounds.columns[name] = ('0.5', '', '0.6', '', 'nan')
+  (axes,) = cost_plot.draw(run).axes
+  texts = [text.get_text() for text in axes.texts]
+  assert 'personalized: diverged by round 4' in texts
+
+
 def test_nothing_to_draw(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=0)
   assert cost_plot.draw(run_lib.read(tmp_path)) is None
