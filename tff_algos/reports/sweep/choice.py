@@ -58,9 +58,20 @@ def _tell(sweep, position, cells, name, criterion) -> str:
   """Returns the sentence for one combination of values of the other axes."""
   axis = sweep.plan.axes[position]
   label = lambda cell: plan.label([axis], [cell.values[position]])
-  known = [cell for cell in cells if sweep_lib.spread(cell.last, name).num]
-  if not known:
+  with_scores = [
+    cell for cell in cells if any(name in point for point in cell.last)
+  ]
+  if not with_scores:
     return f'{axis.key} cannot be selected: no dataset has {criterion.needs}.'
+  # A mean over the other seeds would choose what may diverge.
+  known = [
+    cell
+    for cell in with_scores
+    if all(np.isfinite(point.get(name, 0.0)) for point in cell.last)
+  ]
+  diverged = ', '.join(label(cell) for cell in with_scores if cell not in known)
+  if not known:
+    return f'{axis.key} cannot be selected: every value diverged in some seed.'
   mean = lambda cell: sweep_lib.spread(cell.last, name).mean
   ahead = 1 if sweep.example.higher_is_better else -1
   best = max(known, key=lambda cell: ahead * mean(cell))
@@ -78,7 +89,9 @@ def _tell(sweep, position, cells, name, criterion) -> str:
     f'{label(best)} is the best by {criterion.title} after the last round: '
     f'{text(spread)}{unit} ({seeds}).'
   )
-  return f'{told} Worse on the same seeds: {behind}.' if behind else told
+  if behind:
+    told += f' Worse on the same seeds: {behind}.'
+  return f'{told} Diverged in some seed: {diverged}.' if diverged else told
 
 
 def _gap(

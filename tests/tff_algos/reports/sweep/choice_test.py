@@ -1,6 +1,7 @@
 """What is chosen among the values of an axis, and by how much."""
 
 import json
+import math
 
 import pytest
 
@@ -57,6 +58,18 @@ def test_seeds_that_one_of_two_cells_lacks_do_not_count_for_the_distance(
   (unfinished / 'evaluation' / 'summary.json').unlink()
   (told,) = choice.sentences(sweep_lib.read(tmp_path), plan_lib.Question(_KEY))
   assert told.endswith('Worse on the same seeds: num_clusters=2 by 30.0.')
+
+
+def test_what_diverged_in_some_seed_is_not_chosen(tmp_path):
+  sweep = _sweep(tmp_path, {(1,): (0.4, 0.6), (2,): (0.9, math.nan)})
+  assert choice.sentences(sweep, plan_lib.Question(_KEY)) == [
+    'num_clusters=1 is the best by the personalized models on validation '
+    'examples after the last round: 50.0 ± 14.1 % (2 seeds). Diverged in some '
+    'seed: num_clusters=2.'
+  ]
+  sweep = _sweep(tmp_path / 'none', {(1,): (math.nan, 0.6)})
+  (told,) = choice.sentences(sweep, plan_lib.Question(_KEY))
+  assert told.endswith('cannot be selected: every value diverged in some seed.')
 
 
 def test_the_least_error_is_the_best_and_the_earlier_value_on_a_tie(tmp_path):
