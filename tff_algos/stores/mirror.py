@@ -7,7 +7,7 @@ machine goes on with.
 
     <cache>/stores/<hash of the address>/<name>         the folder
                                         /<name>.base    snapshot it started from
-                                        /<name>.holder  name of the mirror
+                                        /<name>.<host>.holder  the mirror's name
 
 `<cache>` is `core.cache_folder`.
 """
@@ -202,7 +202,8 @@ class Mirror:
       file.write(snapshot)
 
   def _name(self) -> str:
-    path = self._beside(_HOLDER)
+    # Machines that share a cache share no lease.
+    path = self._beside(f'{socket.gethostname()}.{_HOLDER}')
     if not path.exists():
       with durable.replacing(path) as file:
         file.write(f'{socket.gethostname()} ({secrets.token_hex(4)})')

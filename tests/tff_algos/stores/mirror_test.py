@@ -1,5 +1,6 @@
 import contextlib
 import os
+import socket
 
 import pytest
 
@@ -72,6 +73,21 @@ def test_one_machine_writes_at_a_time(address, on):
         pass
     assert other.fetch() and (other.folder / 'round').read_text() == '1'
   with other.writing():
+    pass
+
+
+def test_machines_that_share_a_cache_share_no_lease(address, monkeypatch):
+  mirror = mirror_lib.Mirror(address)
+  monkeypatch.setattr(socket, 'gethostname', lambda: 'one')
+  with mirror.writing():
+    pass
+  pointer.Lease(objects_lib.Objects(address), mirror._name(), 60.0)
+  monkeypatch.setattr(socket, 'gethostname', lambda: 'two')
+  with pytest.raises(errors.WorkdirBusyError, match='is in use by one'):
+    with mirror.writing():
+      pass
+  monkeypatch.setattr(socket, 'gethostname', lambda: 'one')
+  with mirror.writing():
     pass
 
 
