@@ -34,7 +34,8 @@ def make_folder(folder: pathlib.Path) -> None:
   """Makes a folder and its missing parents, permanently."""
   if folder.is_dir():
     return
-  if os.path.lexists(folder):
+  # Another process may have made it since.
+  if os.path.lexists(folder) and not folder.is_dir():
     raise errors.DataError(
       f'{folder} is a file, where a folder belongs. Remove it, and run the '
       'same command again'

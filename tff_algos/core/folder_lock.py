@@ -4,13 +4,18 @@ import contextlib
 import fcntl
 import os
 import pathlib
+import time
 from collections.abc import Generator
 
 from tff_algos.core import errors
 
+_POLL_SECONDS = 0.05
+
 
 @contextlib.contextmanager
-def exclusive(folder: pathlib.Path, busy: str) -> Generator[None]:
+def exclusive(
+  folder: pathlib.Path, busy: str, patience_seconds: float = 0.0
+) -> Generator[None]:
   """Locks a folder within the block.
 
   The lock ends with the process that holds it, however that ends, and leaves no
@@ -19,16 +24,26 @@ def exclusive(folder: pathlib.Path, busy: str) -> Generator[None]:
   Args:
     folder: The folder.
     busy: Message if another process holds the lock, without what to do.
+    patience_seconds: How long to wait for another process.
 
   Raises:
     WorkdirBusyError: If another process holds it.
   """
   descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
   try:
-    try:
-      fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-      raise errors.WorkdirBusyError(f'{busy}. Wait for it.') from None
+    deadline = time.monotonic() + patience_seconds
+    while not _takes(descriptor):
+      if time.monotonic() >= deadline:
+        raise errors.WorkdirBusyError(f'{busy}. Wait for it.')
+      time.sleep(_POLL_SECONDS)
     yield
   finally:
     os.close(descriptor)
+
+
+def _takes(descriptor: int) -> bool:
+  try:
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+  except BlockingIOError:
+    return False
+  return True

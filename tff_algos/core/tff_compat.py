@@ -48,6 +48,10 @@ UnweightedFactory: Any = tff.aggregators.UnweightedAggregationFactory
 WeightedFactory: Any = tff.aggregators.WeightedAggregationFactory
 
 _MESSAGE_LIMIT_BYTES = 2_000_000_000
+# A machine that falls silent closes no connection. Servers of gRPC refuse
+# clients that ping more often than every 300 seconds.
+_PING_SECONDS = 330.0
+_PING_ANSWER_SECONDS = 60.0
 
 
 def to_type(spec: Structure) -> Type:
@@ -87,7 +91,10 @@ def at_clients(member: Type) -> Type:
 
 
 def connect(address: str) -> grpc.Channel:
-  """Returns a channel to a TFF worker, wide enough for model weights."""
+  """Returns a channel to a TFF worker, wide enough for model weights.
+
+  A call fails some minutes after the worker's machine falls silent.
+  """
   return grpc.insecure_channel(
     address,
     options=[
@@ -95,6 +102,10 @@ def connect(address: str) -> grpc.Channel:
       ('grpc.max_send_message_length', _MESSAGE_LIMIT_BYTES),
       # Loopback must not go through a proxy that the environment names.
       ('grpc.enable_http_proxy', 0),
+      ('grpc.keepalive_time_ms', int(1000 * _PING_SECONDS)),
+      ('grpc.http2.ping_timeout_ms', int(1000 * _PING_ANSWER_SECONDS)),
+      # As many as a long call needs.
+      ('grpc.http2.max_pings_without_data', 0),
     ],
   )
 

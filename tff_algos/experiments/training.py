@@ -1,6 +1,7 @@
 """Training of an experiment on the dataset in its workdir."""
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -61,15 +62,22 @@ class _Silent:
 class _Tracked:
   """Observer that also sends everything to a tracker."""
 
-  def __init__(self, observer: loop.Observer, tracker: tracker_lib.Tracker):
-    """Takes the observer and the tracker."""
+  def __init__(
+    self,
+    observer: loop.Observer,
+    tracker: tracker_lib.Tracker,
+    on_resumed: Callable[[], object],
+  ):
+    """Takes the observer, the tracker, and what follows its `resume`."""
     self._observer = observer
     self._tracker = tracker
+    self._on_resumed = on_resumed
 
   def resume(self, round_num: int, entries: records.Entries) -> None:
     """Forwards the call to both."""
     self._observer.resume(round_num, entries)
     self._tracker.resume(round_num)
+    self._on_resumed()
 
   def record(
     self, round_num: int, metrics: Mapping[str, float], memberships: Any = None
@@ -168,7 +176,8 @@ def train(
       observer, runtime = auditing.attend(config, folder, observer, runtime)
       tracker = stack.enter_context(tracking.opened(config, folder))
       if tracker is not None:
-        observer = _Tracked(observer, tracker)
+        remember = functools.partial(tracking.remember, config, folder, tracker)
+        observer = _Tracked(observer, tracker, remember)
       observer = _Calling(observer, callbacks)
       resolved_config.write(config, folder, opened.checkpoints.run_identity)
     result = loop.train(

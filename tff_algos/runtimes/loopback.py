@@ -8,8 +8,8 @@ packets that came by another interface than `lo`.
 Other users of this machine are not kept out: they reach loopback too.
 """
 
-import contextlib
 import ctypes
+import errno
 import os
 import pathlib
 import socket
@@ -27,6 +27,8 @@ _SO_ATTACH_REUSEPORT_CBPF = 51
 _LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
 _PACKET_INTERFACE = 0xFFFFF000 + 8
 _WHOLE_PACKET, _NOTHING = 0xFFFFFFFF, 0
+# Of a descriptor that another thread has closed, or has again for a file.
+_CLOSED = (errno.ENOENT, errno.EBADF, errno.ENOTSOCK)
 
 
 def is_loopback(address: str) -> bool:
@@ -111,7 +113,7 @@ def close_port(port: int) -> bool:
   found = False
   for name in os.listdir('/proc/self/fd'):
     path = pathlib.Path('/proc/self/fd', name)
-    with contextlib.suppress(FileNotFoundError):
+    try:
       if os.readlink(path).startswith('socket:'):
         with socket.socket(fileno=os.dup(int(name))) as one:
           if _listens_at(one, port):
@@ -120,6 +122,9 @@ def close_port(port: int) -> bool:
               _attach(one, _SO_ATTACH_FILTER, _WHOLE_PACKET, _NOTHING)
             except OSError as error:
               _warn_open(port, error)
+    except OSError as error:
+      if error.errno not in _CLOSED:
+        raise
   return found
 
 

@@ -7,7 +7,7 @@ machine goes on with.
 
     <cache>/stores/<hash of the address>/<name>         the folder
                                         /<name>.base    snapshot it started from
-                                        /<name>.holder  name of the mirror
+                                        /<name>.<host>.holder  the mirror's name
 
 `<cache>` is `core.cache_folder`.
 """
@@ -28,6 +28,8 @@ from tff_algos.stores import objects as objects_lib
 from tff_algos.stores import pointer, repetition, snapshots
 
 _FOLLOW_SECONDS = 5.0
+# Readers of one machine take turns. A writer works for longer than that.
+_PATIENCE_SECONDS = 10.0
 
 _BASE = 'base'
 _HOLDER = 'holder'
@@ -85,21 +87,25 @@ class Mirror:
     self.folder = self._place / (part or self.address).rpartition('/')[2]
     durable.make_folder(self._place)
 
-  def fetch(self) -> bool:
+  def fetch(self, patience_seconds: float = _PATIENCE_SECONDS) -> bool:
     """Makes the folder equal to the published snapshot, if it is not yet.
+
+    Args:
+      patience_seconds: How long to wait for another process of this machine.
 
     Returns:
       Whether there is a published snapshot.
 
     Raises:
       DataError: If an object is missing or damaged.
+      WorkdirBusyError: If another process of this machine works in the folder.
     """
 
     def fetch(snapshot: str | None) -> bool:
       self._fetch(snapshot)
       return snapshot is not None
 
-    with self._locked():
+    with self._locked(patience_seconds):
       return pointer.follow(self._objects, fetch)
 
   @contextlib.contextmanager
@@ -117,7 +123,8 @@ class Mirror:
         f'nothing is published at {self.address}; mend the address, or give it '
         'as --workdir to binaries.export first'
       )
-    with repetition.repeated(self.fetch, seconds):
+    # Impatient, so that the end of the block does not wait.
+    with repetition.repeated(lambda: self.fetch(0.0), seconds):
       yield
 
   @contextlib.contextmanager
@@ -202,13 +209,18 @@ class Mirror:
       file.write(snapshot)
 
   def _name(self) -> str:
-    path = self._beside(_HOLDER)
+    # Machines that share a cache share no lease.
+    path = self._beside(f'{socket.gethostname()}.{_HOLDER}')
     if not path.exists():
       with durable.replacing(path) as file:
         file.write(f'{socket.gethostname()} ({secrets.token_hex(4)})')
     return path.read_text()
 
-  def _locked(self) -> contextlib.AbstractContextManager[None]:
+  def _locked(
+    self, patience_seconds: float = 0.0
+  ) -> contextlib.AbstractContextManager[None]:
     return folder_lock.exclusive(
-      self._place, f'another process of this machine works in {self.address}'
+      self._place,
+      f'another process of this machine works in {self.address}',
+      patience_seconds,
     )

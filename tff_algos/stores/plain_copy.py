@@ -46,7 +46,9 @@ def held(address: str) -> Generator[pathlib.Path]:
     while (there := _list(objects)) != here:
       # What is written next is neither the old nor the new copy.
       listing.unlink(missing_ok=True)
+      durable.sync(place)
       _copy(objects, here, there, folder)
+      durable.sync_all(folder)
       with durable.replacing(listing) as file:
         json.dump(there, file)
       here = there

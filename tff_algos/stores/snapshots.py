@@ -223,6 +223,8 @@ def fetch(
     shutil.rmtree(scratch, ignore_errors=True)
   for name, time_ns in sorted(snapshot.folders.items(), reverse=True):
     os.utime(folder / name, ns=(time_ns, time_ns))
+    durable.sync(folder / name)
+  durable.sync(folder)
 
 
 def remove_unused(objects: objects_lib.Objects, sha256: str) -> None:

@@ -109,6 +109,20 @@ def test_what_stands_in_the_way_is_named(tmp_path):
   assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_folder_that_another_process_makes_meanwhile_is_there(
+  tmp_path, monkeypatch
+):
+  folder = tmp_path / 'folder'
+
+  def make(path):
+    path.mkdir()
+    return True
+
+  monkeypatch.setattr(os.path, 'lexists', make)
+  durable.make_folder(folder)
+  assert folder.is_dir()
+
+
 def test_options_are_those_of_open(tmp_path):
   with durable.replacing(tmp_path / 'file', 'wb') as file:
     file.write(b'\r\n')

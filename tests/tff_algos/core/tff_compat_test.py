@@ -1,8 +1,12 @@
 """Tests of the names of TFF that we use; the TFF runtime's tests run them."""
 
 import importlib.util
+import signal
+import subprocess
+import sys
 from collections import OrderedDict
 
+import grpc
 import pytest
 import tensorflow as tf
 from absl import flags
@@ -76,3 +80,35 @@ def test_a_program_refuses_to_compute_outside_a_runtime_without_a_process(
     RuntimeError, match='called outside a runtime; .*TffRuntime'
   ):
     add_one(1)
+
+
+# A gRPC server whose only method never answers.
+_SILENT = """
+import concurrent.futures, time, grpc
+class Handler(grpc.GenericRpcHandler):
+  def service(self, details):
+    return grpc.unary_unary_rpc_method_handler(lambda *_: time.sleep(60))
+server = grpc.server(concurrent.futures.ThreadPoolExecutor(), [Handler()])
+print(server.add_insecure_port('127.0.0.1:0'), flush=True)
+server.start()
+server.wait_for_termination()
+"""
+
+
+def test_a_call_to_a_machine_that_falls_silent_ends(monkeypatch):
+  monkeypatch.setattr(tff_compat, '_PING_SECONDS', 0.5)
+  monkeypatch.setattr(tff_compat, '_PING_ANSWER_SECONDS', 0.5)
+  worker = subprocess.Popen(
+    [sys.executable, '-c', _SILENT], stdout=subprocess.PIPE, text=True
+  )
+  try:
+    port = int(worker.stdout.readline())
+    with tff_compat.connect(f'127.0.0.1:{port}') as channel:
+      grpc.channel_ready_future(channel).result(20)
+      call = channel.unary_unary('/any/method').future(b'', timeout=20)
+      worker.send_signal(signal.SIGSTOP)
+      assert call.code() == grpc.StatusCode.UNAVAILABLE
+  finally:
+    worker.kill()
+    worker.wait()
+    worker.stdout.close()

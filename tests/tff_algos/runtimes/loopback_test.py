@@ -5,6 +5,8 @@ played by declaring that `lo` is not the loopback interface.
 """
 
 import contextlib
+import errno
+import os
 import socket
 
 import pytest
@@ -88,6 +90,26 @@ def test_a_closed_port_is_closed_to_others_and_no_other_port_is():
     assert loopback.close_port(port)
     assert not _connects(port)
     assert _connects(other.getsockname()[1])
+
+
+@pytest.mark.parametrize('number', [errno.EBADF, errno.EMFILE])
+def test_a_socket_that_another_thread_closes_is_passed_over(
+  monkeypatch, number
+):
+  with socket.socket() as closed, _server_on_all_interfaces() as server:
+
+    def dup(descriptor, dup=os.dup):
+      if descriptor == closed.fileno():
+        raise OSError(number, os.strerror(number))
+      return dup(descriptor)
+
+    monkeypatch.setattr(os, 'dup', dup)
+    port = server.getsockname()[1]
+    if number == errno.EBADF:
+      assert loopback.close_port(port)
+    else:  # It may be the one that listens.
+      with pytest.raises(OSError, match='Too many open files'):
+        loopback.close_port(port)
 
 
 def test_a_port_without_a_listener_is_told():

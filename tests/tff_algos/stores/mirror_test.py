@@ -1,5 +1,7 @@
 import contextlib
 import os
+import socket
+import threading
 
 import pytest
 
@@ -72,6 +74,36 @@ def test_one_machine_writes_at_a_time(address, on):
         pass
     assert other.fetch() and (other.folder / 'round').read_text() == '1'
   with other.writing():
+    pass
+
+
+def test_readers_of_a_machine_take_turns():
+  first, second = (mirror_lib.Mirror('memory://bucket/turns') for _ in 'ab')
+  with first.writing():
+    (first.folder / 'round').write_text('1')
+    with pytest.raises(errors.WorkdirBusyError, match='this machine works in'):
+      second.fetch(0.0)
+  with contextlib.ExitStack() as stack:
+    stack.enter_context(first._locked())
+    # What a reader does takes a moment.
+    timer = threading.Timer(0.3, stack.pop_all().close)
+    timer.start()
+    assert second.fetch()
+    timer.join()
+
+
+def test_machines_that_share_a_cache_share_no_lease(address, monkeypatch):
+  mirror = mirror_lib.Mirror(address)
+  monkeypatch.setattr(socket, 'gethostname', lambda: 'one')
+  with mirror.writing():
+    pass
+  pointer.Lease(objects_lib.Objects(address), mirror._name(), 60.0)
+  monkeypatch.setattr(socket, 'gethostname', lambda: 'two')
+  with pytest.raises(errors.WorkdirBusyError, match='is in use by one'):
+    with mirror.writing():
+      pass
+  monkeypatch.setattr(socket, 'gethostname', lambda: 'one')
+  with mirror.writing():
     pass
 
 

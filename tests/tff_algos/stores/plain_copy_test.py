@@ -2,6 +2,7 @@ import os
 
 import pytest
 
+from tests.testing import power_loss
 from tff_algos.core import cache_folder, errors
 from tff_algos.stores import objects as objects_lib
 from tff_algos.stores import plain_copy
@@ -86,6 +87,27 @@ def test_an_interrupted_copy_is_made_anew(objects, downloads, monkeypatch):
   with plain_copy.held(_ADDRESS) as folder:
     assert _content(folder)['a.csv'] == 'new'
   assert sorted(downloads) == ['a.csv', 'b/c.csv', 'gone.csv']
+
+
+def test_after_a_power_loss_a_listing_has_what_is_there(objects):
+  with plain_copy.held(_ADDRESS) as folder:
+    listing = folder.with_name('raw.listing.json')
+    known = {listing.read_text(): _content(folder)}
+  objects.write('a.csv', b'other')
+  objects.delete('gone.csv')
+
+  def copy():
+    with plain_copy.held(_ADDRESS):
+      known[listing.read_text()] = _content(folder)
+
+  def recover(place, is_finished):
+    left = place / listing.name
+    assert left.exists() or not is_finished
+    if left.exists():
+      assert _content(place / 'raw') == known[left.read_text()]
+
+  power_loss.check(folder.parent, copy, recover)
+  assert len(known) == 2
 
 
 def test_an_empty_address_is_an_error(objects):

@@ -3,6 +3,7 @@ import os
 
 import pytest
 
+from tests.testing import power_loss
 from tff_algos.core import errors
 from tff_algos.stores import objects as objects_lib
 from tff_algos.stores import snapshots
@@ -201,3 +202,22 @@ def test_unused_objects_are_removed_after_a_day(objects, folder, monkeypatch):
   assert len(everything) - len(objects.list()) == 2
   assert objects.list().keys() < everything.keys()
   assert f'{snapshots.SNAPSHOTS}/{after}' in objects.list()
+
+
+def test_a_fetched_snapshot_outlasts_a_power_loss(objects, folder, tmp_path):
+  place = tmp_path / 'place'
+  place.mkdir()
+  (folder / 'a/link').unlink()  # `power_loss` knows no links.
+  publisher = snapshots.Publisher(objects, folder)
+  _copy(objects, publisher.upload(snapshots.Snapshot()), place / 'copy')
+  (folder / 'a/b/new').write_text('new')
+  (folder / 'top').unlink()
+  sha256 = publisher.upload(snapshots.Snapshot())
+
+  def recover(left, is_finished):
+    if is_finished:
+      assert (left / 'copy/a/b/new').read_text() == 'new'
+      assert not (left / 'copy/top').exists()
+
+  fetch = lambda: _copy(objects, sha256, place / 'copy')
+  power_loss.check(place, fetch, recover)

@@ -245,7 +245,10 @@ class _TrialQueue:
     """Receives the end of a run that was not pruned."""
     trial = self._trial_of(task)
     trial.is_running = False
-    if error is not None:
+    if isinstance(error, errors.RuntimeFailureError):
+      # Its process was lost, perhaps for lack of memory: the next call goes on.
+      self._set_aside(trial, task.run, error)
+    elif error is not None:
       self._refuse(trial, task.run, error)
     else:
       trial.scores.append(self._score(task.run))
@@ -327,25 +330,39 @@ class _TrialQueue:
       self._planned = {run.folder: run for run in earlier}
     for frozen in self._study.trials:
       if not frozen.state.is_finished():
-        trial = _Trial(
-          # Optuna has no other way to go on with a trial.
-          self._optuna.trial.Trial(self._study, frozen._trial_id),
-          self._decode(frozen.params),
-        )
+        resumed = self._complete(frozen)
+        trial = _Trial(resumed, self._decode(resumed.params))
         trial.reported = set(frozen.intermediate_values)
         self._open[trial.number] = trial
+
+  def _complete(self, frozen: Any) -> Any:
+    """Returns an unfinished trial, with the values that were not drawn yet."""
+    self._seed_sampler(frozen.number)
+    # Optuna has no other way to go on with a trial.
+    trial = self._optuna.trial.Trial(self._study, frozen._trial_id)
+    for key, distribution in self._distributions().items():
+      if key in frozen.params and not distribution.single():
+        # Drawn again, so that the values after it are those that followed.
+        self._study.sampler.sample_independent(
+          self._study, frozen, key, distribution
+        )
+      trial._suggest(key, distribution)
+    return trial
+
+  def _seed_sampler(self, number: int) -> None:
+    """Seeds the draws of a trial: the same after an interruption."""
+    draw = seeds.numpy_generator(
+      self._options.config({}, 0).seed, 'search', number
+    )
+    self._study.sampler = self._optuna.samplers.TPESampler(
+      seed=int(draw.integers(2**31))
+    )
 
   def _ask(self) -> _Trial | None:
     """Returns a new trial; None if there are enough."""
     states = self._optuna.trial.TrialState
     while len(self._study.trials) < self._options.num_trials:
-      # So that a search that was interrupted goes on as if it was not.
-      draw = seeds.numpy_generator(
-        self._options.config({}, 0).seed, 'search', len(self._study.trials)
-      )
-      self._study.sampler = self._optuna.samplers.TPESampler(
-        seed=int(draw.integers(2**31))
-      )
+      self._seed_sampler(len(self._study.trials))
       asked = self._study.ask(self._distributions())
       twin = next(
         (
@@ -417,10 +434,16 @@ class _TrialQueue:
     else:
       self._study.tell(trial.number, state=self._state('FAIL'))
 
-  def _refuse(self, trial: _Trial, run: str, error: errors.UserError) -> None:
-    """Ends a trial one of whose runs is refused."""
+  def _set_aside(
+    self, trial: _Trial, run: str, error: errors.UserError
+  ) -> None:
+    """Leaves a trial unfinished."""
     self._planned[run] = self._planned[run]._replace(error=str(error))
     del self._open[trial.number]
+
+  def _refuse(self, trial: _Trial, run: str, error: errors.UserError) -> None:
+    """Ends a trial one of whose runs is refused."""
+    self._set_aside(trial, run, error)
     self._study.tell(trial.number, state=self._state('FAIL'))
 
   def _prune(

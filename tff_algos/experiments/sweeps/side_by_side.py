@@ -134,10 +134,12 @@ def execute(
   running: dict[str, tuple[run_process.Task, Handle]] = {}
   with _all_ended(running), table:
     while True:
-      while len(running) < engine.capacity and (task := queue.take()):
+      # Workers may come between two looks at it.
+      capacity = engine.capacity
+      while len(running) < capacity and (task := queue.take()):
         table.begin(task)
         running[task.run] = task, engine.start(task)
-      if not running and engine.capacity:
+      if not running and capacity:
         return
       for task, handle in list(running.values()):
         if _is_over(queue, task, handle):

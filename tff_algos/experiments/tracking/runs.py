@@ -44,15 +44,31 @@ def opened(
     yield None
     return
   path = pathlib.Path(folder, _FILE)
-  ids = sealed_json.read(path, _REMEDY) if path.exists() else {}
-  found = _open(config, path.parent, ids.get(name))
+  found = _open(config, path.parent, _read_ids(path).get(name))
   has_failed = True
   try:
+    remember(config, folder, found)
     yield found
     has_failed = False
   finally:
-    sealed_json.write(path, {**ids, name: found.run_id})
     found.close(has_failed)
+
+
+def remember(
+  config: experiment.ExperimentConfig,
+  folder: str | os.PathLike[str],
+  found: tracker.Tracker,
+) -> None:
+  """Writes the run's id, with which a program goes on even after a kill.
+
+  Args:
+    config: The experiment.
+    folder: Its workdir.
+    found: The tracker's run, new or resumed.
+  """
+  path = pathlib.Path(folder, _FILE)
+  ids = {**_read_ids(path), config.tracking.name: found.run_id}
+  sealed_json.write(path, ids)
 
 
 def send_pictures(
@@ -75,6 +91,11 @@ def register(
     if found is not None:
       for bundle in bundles:
         found.register(tracker.read_model(pathlib.Path(bundle)))
+
+
+def _read_ids(path: pathlib.Path) -> dict[str, str]:
+  """Returns tracker -> id of its run."""
+  return sealed_json.read(path, _REMEDY) if path.exists() else {}
 
 
 def _open(

@@ -75,6 +75,11 @@ class Tracker(Protocol):
   All methods raise InfrastructureError if the tracker fails.
   """
 
+  @property
+  def run_id(self) -> str:
+    """Returns the id of the run."""
+    ...
+
   def resume(self, round_num: int) -> None:
     """Receives where the training goes on; 0 begins a new run."""
     ...

@@ -14,6 +14,7 @@ is no process of this training is refused with a line in the log.
 import contextlib
 import json
 import os
+import queue
 import select
 import socket
 import threading
@@ -143,6 +144,16 @@ class Peers:
     deadline = time.monotonic() + self._timeout_seconds
     expected = set(range(1, len(self._cluster.addresses)))
     told: set[int] = set()
+    # Each is greeted by a thread: a silent stranger would keep the others
+    # waiting for their answers.
+    silent: set[_Connection] = set()
+    greeted: queue.SimpleQueue[tuple[_Connection, str, dict[str, Any]]] = (
+      queue.SimpleQueue()
+    )
+
+    def greet(connection: _Connection, host: str) -> None:
+      greeted.put((connection, host, connection.receive(_ANSWER_SECONDS)))
+
     while True:
       # A process may have ended again while this one waited for the others.
       for index in [i for i, c in self._connections.items() if c.is_closed()]:
@@ -162,14 +173,24 @@ class Peers:
       listener.settimeout(_RETRY_SECONDS)
       with contextlib.suppress(TimeoutError):
         opened, (host, *_) = listener.accept()
-        self._welcome(_Connection(opened), host)
+        silent.add(connection := _Connection(opened))
+        threading.Thread(
+          target=greet, args=(connection, host), daemon=True
+        ).start()
+      while not greeted.empty():
+        connection, host, hello = greeted.get()
+        silent.remove(connection)
+        self._welcome(connection, host, hello)
+    for connection in silent:
+      connection.close()
     for index, connection in self._connections.items():
       self._compare(index, connection.identity)
     for connection in self._connections.values():
       connection.send({'begin': True})
 
-  def _welcome(self, connection: '_Connection', host: str) -> None:
-    hello = connection.receive(_ANSWER_SECONDS)
+  def _welcome(
+    self, connection: '_Connection', host: str, hello: Mapping[str, Any]
+  ) -> None:
     index = hello.get('index')
     if index not in range(1, len(self._cluster.addresses)):
       logging.warning(

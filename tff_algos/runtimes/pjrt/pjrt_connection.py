@@ -1,6 +1,7 @@
 """The worker process of the runtime `pjrt`, and the requests to it."""
 
 import contextlib
+import errno
 import itertools
 import pathlib
 import socket
@@ -90,7 +91,7 @@ class Connection:
     return self
 
   def __exit__(self, *exc_info: Any) -> None:
-    if self._process.is_running:
+    if self.is_open and self._process.is_running:
       # Their owners may outlive the worker.
       with contextlib.suppress(errors.RuntimeFailureError):
         for stack in list(self._held):
@@ -230,26 +231,33 @@ class Connection:
       **words: Its other arguments.
 
     Raises:
-      RuntimeFailureError: If the worker died, or answers with an error.
+      RuntimeFailureError: If the worker died or answers with an error, an
+        earlier request was interrupted, or this process lacks memory or files.
     """
     dropped, self._dropped = self._dropped, []
     header = {'request': request, 'drop': dropped, **words}
     try:
-      frames.send(self._socket, header, arrays)
-      message = frames.receive(self._socket)
+      message = self._exchange(header, arrays)
     except TimeoutError as error:
       raise errors.RuntimeFailureError(
         'the accelerator worker did not answer within '
         f'{self._config.start_timeout_seconds:g} s. It said:\n'
         f'{self._process.tail()}'
       ) from error
-    except OSError:  # Broken, or closed at this end.
+    except ConnectionError:
+      message = None
+    except OSError as error:
+      if error.errno != errno.EBADF:  # That is closed at this end.
+        raise errors.RuntimeFailureError(
+          f'no memory or file for arrays of the accelerator worker: {error}'
+        ) from error
       message = None
     if message is None:
       self._process.wait()
       self._process.check_running()
       raise errors.RuntimeFailureError(
-        f'the accelerator worker closed. It said:\n{self._process.tail()}'
+        'the accelerator worker closed, or a request to it was interrupted. It '
+        f'said:\n{self._process.tail()}'
       )
     answer, results = message
     if 'error' in answer:
@@ -257,3 +265,16 @@ class Connection:
         f'the accelerator worker failed in {request!r}: {answer["error"]}'
       )
     return answer, results
+
+  def _exchange(
+    self, header: dict[str, Any], arrays: Sequence[np.ndarray]
+  ) -> tuple[dict[str, Any], list[np.ndarray]] | None:
+    """Sends a request and returns the answer; None if the worker has closed."""
+    try:
+      frames.send(self._socket, header, arrays)
+      return frames.receive(self._socket)
+    except BaseException:
+      # The next request would take the answer to this one for its own.
+      self.is_open = False
+      self._socket.close()
+      raise

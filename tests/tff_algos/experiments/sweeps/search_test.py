@@ -57,8 +57,10 @@ class _Handle:
       raise KeyboardInterrupt
     if self._rounds < config['training']['num_rounds']:
       return None
-    if self._engine.refused(config):
+    if self._engine.lost(config):
       raise errors.RuntimeFailureError('lost')
+    if self._engine.refused(config):
+      return 'refused'
     (folder / 'evaluation').mkdir(exist_ok=True)
     last = {'last': {_METRIC: self._engine.final(scores[-1])}}
     (folder / 'evaluation' / 'summary.json').write_text(json.dumps(last))
@@ -74,7 +76,7 @@ class _Handle:
 class _Engine:
   def __init__(self, capacity=1, fails_at=0):
     self.capacity, self.fails_at, self.num_polls = capacity, fails_at, 0
-    self.refused = lambda config: False
+    self.lost = self.refused = lambda config: False
     self.final = lambda score: score
     self.started, self.ended = [], []
 
@@ -90,6 +92,11 @@ def _quick(monkeypatch):
     runs,
     'is_finished',
     lambda config, folder: (folder / 'evaluation' / 'summary.json').is_file(),
+  )
+  monkeypatch.setattr(
+    run_process,
+    'read_failure',
+    lambda text: errors.DataError(text) if text == 'refused' else None,
   )
 
 
@@ -200,10 +207,55 @@ def test_a_refused_run_ends_its_trial_alone(tmp_path):
   engine = _Engine()
   engine.refused = lambda config: config['seed'] == 1
   plan = search.search(_OPTIONS, tmp_path, engine)
-  assert [run.error for run in plan.runs] == ['', 'lost'] * 3
+  assert [run.error for run in plan.runs] == ['', 'refused'] * 3
   assert {trial.state.name for trial in _study(tmp_path).trials} == {'FAIL'}
   with pytest.raises(errors.UserError, match='3 of 6 runs'):
     runs.check_all_ran(plan)
+
+
+def test_a_lost_run_is_resumed_by_the_next_call(tmp_path):
+  search.search(_OPTIONS, tmp_path / 'whole', _Engine())
+  engine = _Engine()
+  engine.lost = lambda config: config['seed'] == 1
+  plan = search.search(_OPTIONS, tmp_path / 'parts', engine)
+  assert [run.error for run in plan.runs] == ['', 'lost'] * 3
+  with pytest.raises(errors.UserError, match='3 of 6 runs'):
+    runs.check_all_ran(plan)
+  again = _Engine()
+  plan = search.search(_OPTIONS, tmp_path / 'parts', again)
+  assert again.started == [f'trial_{trial:04d}/seed_1' for trial in range(3)]
+  assert plan == plan_lib.read(tmp_path / 'whole')
+  whole, parts = (_study(tmp_path / name).trials for name in ('whole', 'parts'))
+  assert [one.value for one in whole] == [one.value for one in parts]
+
+
+# Of the values of the three trials, two each.
+@pytest.mark.parametrize('fails_at', [1, 2, 4, 5])
+def test_a_search_interrupted_between_two_values_goes_on(
+  tmp_path, monkeypatch, fails_at
+):
+  epochs = 'algorithm.local_training.num_local_epochs'
+  options = _OPTIONS._replace(
+    ranges={**_RANGES, epochs: ranges.Interval(1, 1000)}
+  )
+  search.search(options, tmp_path / 'whole', _Engine())
+  drawn = []
+
+  def interrupt(self, name, distribution, suggest=optuna.Trial._suggest):
+    drawn.append(name)
+    if len(drawn) == fails_at:
+      raise KeyboardInterrupt
+    return suggest(self, name, distribution)
+
+  with monkeypatch.context() as patch:
+    patch.setattr(optuna.Trial, '_suggest', interrupt)
+    with pytest.raises(KeyboardInterrupt):
+      search.search(options, tmp_path / 'parts', _Engine())
+  search.search(options, tmp_path / 'parts', _Engine())
+  whole, parts = (_study(tmp_path / name).trials for name in ('whole', 'parts'))
+  assert [(one.params, one.value) for one in whole] == [
+    (one.params, one.value) for one in parts
+  ]
 
 
 def test_a_trial_without_a_score_has_no_objective(tmp_path):

@@ -1,5 +1,6 @@
 """Order, results and end of runs side by side, on an engine that fakes them."""
 
+import itertools
 import types
 
 import pytest
@@ -88,6 +89,17 @@ def test_runs_are_made_as_planned_and_never_more_at_a_time(tmp_path):
   assert plan_lib.read(tmp_path) == plan
   runs.check_all_ran(plan)
   assert not any(call[0] == 'terminate' for call in engine.calls)
+
+
+def test_a_sweep_waits_for_workers_that_come_between_two_looks(tmp_path):
+  looks = itertools.chain([0], itertools.repeat(2))
+
+  class Engine(_Engine):
+    capacity = property(lambda self: next(looks), lambda self, value: None)
+
+  plan = _sweep(tmp_path, engine := Engine(2))
+  assert [task.run for task in engine.started] == ['seed_0', 'seed_1', 'seed_2']
+  runs.check_all_ran(plan)
 
 
 def test_finished_runs_are_not_started(tmp_path, monkeypatch, caplog):

@@ -99,3 +99,24 @@ def test_an_error_of_the_tracker_keeps_its_run(tmp_path, calls):
     raise errors.InfrastructureError('away')
   assert calls[-1] == ('close', True)
   assert (tmp_path / 'tracking.json').is_file()
+
+
+def test_a_training_that_is_killed_keeps_its_run(tmp_path, calls, monkeypatch):
+  def read():
+    return sealed_json.read(tmp_path / 'tracking.json', '')['mlflow']
+
+  with runs.opened(_config(), tmp_path):
+    assert read() == 'first'
+  config = _config()
+  datasets.build(config.dataset, tmp_path)
+
+  def restart(self, unused_round_num):
+    self.run_id = 'second'
+
+  seen = []
+  monkeypatch.setattr(_Tracker, 'resume', restart, raising=False)
+  monkeypatch.setattr(
+    _Tracker, 'record', lambda *_: seen.append(read()), raising=False
+  )
+  training.train(config, tmp_path, shows_progress=False)
+  assert {*seen} == {'second'}

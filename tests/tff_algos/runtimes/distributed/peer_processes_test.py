@@ -259,6 +259,21 @@ def test_a_stranger_who_drips_or_floods_is_not_waited_for(monkeypatch):
       stop.set()
 
 
+def test_no_process_waits_for_silent_strangers(monkeypatch):
+  monkeypatch.setattr(peer_processes, '_ANSWER_SECONDS', 2.0)
+  group = _Group(2)
+  leader = group.start(0)
+  with contextlib.ExitStack() as stack:
+    strangers = [
+      stack.enter_context(_call(group.addresses[0])) for _ in range(3)
+    ]
+    for future in (leader, group.start(1)):
+      future.result(_PATIENCE_SECONDS)
+    for one in strangers:
+      one.settimeout(_PATIENCE_SECONDS)
+      assert one.recv(1) == b''  # Closed, as no process of this training.
+
+
 def test_processes_of_one_machine_listen_on_loopback_alone():
   (address,) = ports.free_addresses(1)
   host, port = address.split(':')

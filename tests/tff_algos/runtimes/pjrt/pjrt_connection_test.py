@@ -1,5 +1,8 @@
+import errno
 import os
+import pathlib
 import signal
+import sys
 
 import numpy as np
 import psutil
@@ -8,6 +11,7 @@ import pytest
 from tests.testing import accelerator
 from tff_algos.core import errors
 from tff_algos.runtimes.pjrt import pjrt_config, pjrt_connection
+from tff_algos.runtimes.pjrt.worker import frames
 
 
 def _connection(**options):
@@ -60,6 +64,53 @@ def test_a_silent_worker_is_given_up_and_ended(tmp_path):
   ):
     pass
   assert not set(psutil.Process().children()) - before
+
+
+# Instead of a worker with jax: answers each request by its own name.
+_ECHO = f"""
+import sys
+sys.path.insert(0, {str(pathlib.Path(frames.__file__).parent)!r})
+import frames, socket
+connection = socket.socket(fileno=int(sys.argv[3]))
+while (message := frames.receive(connection)) is not None:
+  device = dict(name='CPU:0', chosen=1, kind='', platform='cpu', bytes=1)
+  name = message[0].get('name')
+  frames.send(connection, dict(devices=[device], jax='', name=name))
+"""
+
+
+@pytest.fixture
+def echo(tmp_path):
+  """A connection to a worker without jax."""
+  program = tmp_path / 'echo.py'
+  program.write_text(_ECHO)
+  python = _script(tmp_path, f'exec {sys.executable} {program} "$@"')
+  with _connection(python=python, cache=str(tmp_path)) as connection:
+    yield connection
+
+
+def test_no_request_gets_the_answer_to_an_interrupted_one(echo, monkeypatch):
+  assert echo.request('fetch', name='a')[0]['name'] == 'a'
+
+  def interrupt(unused_connection):
+    raise KeyboardInterrupt
+
+  with monkeypatch.context() as patch:
+    patch.setattr(frames, 'receive', interrupt)
+    with pytest.raises(KeyboardInterrupt):
+      echo.request('fetch', name='a')
+  assert not echo.is_open
+  with pytest.raises(errors.RuntimeFailureError):
+    echo.request('fetch', name='b')
+
+
+def test_a_lack_of_descriptors_here_is_told(echo, monkeypatch):
+  def refuse(unused_name):
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+  monkeypatch.setattr(os, 'memfd_create', refuse)
+  with pytest.raises(errors.RuntimeFailureError, match='Too many open files'):
+    echo.keep('row', [np.zeros(3)])
 
 
 @accelerator.needed

@@ -129,7 +129,9 @@ def _decision_faults(entry, rules: Rules) -> Iterator[str]:
     )
   first = math.floor((len(names) - len(elected)) * rules.election_center)
   window = {*names[first : first + len(elected)]}
-  if elected != window:
+  if names and not elected:
+    yield 'it elected none'
+  elif elected != window:
     yield (
       f'it elected {_listed(elected)}, but the rule elects {_listed(window)}'
     )

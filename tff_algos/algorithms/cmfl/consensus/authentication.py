@@ -64,7 +64,7 @@ class Keyring:
     Args:
       member_id: One of the committee.
       committee: All members, in the same order at every member.
-      keys: 32 bytes for every other member.
+      keys: 32 bytes for every other member; those of further ids are ignored.
       instance: Name of the vote.
 
     Raises:
@@ -78,7 +78,8 @@ class Keyring:
         )
     self.member_id = member_id
     self._committee = tuple(committee)
-    self._keys = dict(keys)
+    # A key is what makes its owner count: keys may be dealt to more clients.
+    self._keys = {one: keys[one] for one in committee if one != member_id}
     self._instance = instance
 
   def seal(self, recipient: str, spelled: bytes) -> bytes:

@@ -32,8 +32,9 @@ class Ballot:
 
   Attributes:
     committee: Distinct ids, at least one.
-    instance: Name of the vote, such as `'round 7, selection'`. Two votes of the
-      same members must have different names.
+    instance: Name of the vote, such as `'run 3f9a, round 7, selection'`. Two
+      votes with the same keys must have different names: it names the run too,
+      unless each run has its own keys.
     seed: Of the draws of primaries, >= 0; public, so that no member chooses.
     limits: Number of views and timeout.
   """

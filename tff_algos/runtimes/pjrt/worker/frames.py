@@ -8,6 +8,7 @@ that could be left behind.
 The worker imports this module with NumPy alone.
 """
 
+import errno
 import json
 import math
 import mmap
@@ -69,8 +70,14 @@ def receive(
 
   Returns:
     The header, and the arrays, which keep their memory alive.
+
+  Raises:
+    OSError: If the other side is gone, or memory or descriptors ran out.
   """
-  length, descriptors, _, _ = socket.recv_fds(connection, _LENGTH_BYTES, 1)
+  length, descriptors, flags, _ = socket.recv_fds(connection, _LENGTH_BYTES, 1)
+  if flags & socket.MSG_CTRUNC:
+    # The kernel drops a descriptor for which this process has no place.
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
   if not length:
     return None
   try:

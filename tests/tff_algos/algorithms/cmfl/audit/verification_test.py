@@ -138,6 +138,7 @@ def _tampered(change):
   [
     (lambda e, a: e.update(selected=['c', 'e']), 'averaged c, e, but the rule'),
     (lambda e, a: e.update(elected=['c']), 'elected c, but the rule elects d'),
+    (lambda e, a: e.update(elected=[]), 'it elected none'),
     (lambda e, a: e.update(after=e['before']), 'the vote decided'),
     (lambda e, a: e.update(vote=None), 'the vote decided'),
     (lambda e, a: e['clients'][3].update(distance=6.1), 'distance of d is 6'),

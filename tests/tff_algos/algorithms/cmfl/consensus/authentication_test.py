@@ -106,6 +106,20 @@ def test_no_tag_of_a_message_is_one_of_a_vote():
     messages.decode('r1', content)
 
 
+def test_keys_of_clients_outside_the_committee_are_ignored():
+  keys = authentication.simulated_keys((*_COMMITTEE, 'outsider'), seed=3)
+  receiver = _keyring('b', keys=keys)
+  # An outsider that knows the committee casts a vote in its own name.
+  outsider = authentication.Keyring(
+    'outsider', (*_COMMITTEE, 'outsider'), keys['outsider'], 'r1'
+  )
+  assert not receiver.is_vote('outsider', 'd', outsider.vote('d'))
+  spelled = messages.encode('r1', messages.Request('outsider', 2, 's'))
+  with pytest.raises(ValueError, match='no other member'):
+    receiver.open(outsider.seal('b', spelled))
+  assert receiver.is_vote('a', 'd', _keyring('a', keys=keys).vote('d'))
+
+
 @pytest.mark.parametrize('key', [{}, {'b': b'short', 'c': b'x' * 32}])
 def test_a_key_that_is_missing_or_short_is_an_error(key):
   with pytest.raises(errors.ConfigError, match="'a' needs a key of 32 bytes"):

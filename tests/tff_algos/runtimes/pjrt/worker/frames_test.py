@@ -1,4 +1,6 @@
+import errno
 import os
+import resource
 import socket
 import threading
 
@@ -60,3 +62,15 @@ def test_an_end_within_a_message_is_an_error(pair):
   pair[0].close()
   with pytest.raises(ConnectionError, match='within a message'):
     frames.receive(pair[1])
+
+
+def test_arrays_without_a_free_descriptor_are_an_error(pair):
+  frames.send(pair[0], {}, _ARRAYS)
+  limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+  resource.setrlimit(resource.RLIMIT_NOFILE, (1, limits[1]))
+  try:
+    with pytest.raises(OSError) as caught:
+      frames.receive(pair[1])
+  finally:
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+  assert caught.value.errno == errno.EMFILE
