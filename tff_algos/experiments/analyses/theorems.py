@@ -42,10 +42,11 @@ def training_rows(
   opened: session.Session, use_bias: bool
 ) -> list[tuple[np.ndarray, np.ndarray]]:
   """Returns `rows_of` the training examples of each non-empty client."""
-  ids, sizes = opened.source.population
+  population = opened.source.population
+  ids = population.client_ids
   return [
     rows_of(opened.dataset.examples(ids[client], schema.TRAIN), use_bias)
-    for client in np.flatnonzero(sizes)
+    for client in population.clients_with_examples
   ]
 
 
