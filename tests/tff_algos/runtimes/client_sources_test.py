@@ -33,6 +33,7 @@ def test_source_reads_its_split_of_its_clients(dataset, split, unseen):
 def test_cache_reads_once_and_forgets_what_was_not_asked_for_longest(dataset):
   class Counting:
     client_ids = dataset.client_ids
+    shards_of = dataset.shards_of
 
     def __init__(self):
       self.read = []

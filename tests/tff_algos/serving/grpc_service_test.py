@@ -432,6 +432,7 @@ def test_a_connection_of_silent_requests_makes_room_for_others(export_folder):
     when.wait(30)
     yield request(x=X).SerializeToString()
 
+  num_before = num_calls()
   config = server_config.ServerConfig(rest_api_port=0, port=0)
   store = models.ModelStore(export_folder)
   with (
@@ -462,7 +463,8 @@ def test_a_connection_of_silent_requests_makes_room_for_others(export_folder):
     go.set()
     assert honest.code() == grpc.StatusCode.OK
     # Those that have ended are kept by none that waits.
-    while num_calls() > 32:
+    deadline = time.monotonic() + 60
+    while num_calls() > num_before + 32:
       assert time.monotonic() < deadline
       time.sleep(0.1)
 

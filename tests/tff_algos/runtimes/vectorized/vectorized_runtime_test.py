@@ -44,11 +44,13 @@ class _ThreadGroup:
     with futures.ThreadPoolExecutor(len(indices)) as pool:
       return list(pool.map(run_as, indices))
 
-  def share(self, num_items):
+  reads_all = True
+
+  def positions(self, cohort_):
     # The last get nothing if there are few.
-    size = -(-num_items // len(self._said))
-    start = min(self._own.index * size, num_items)
-    return start, min(start + size, num_items)
+    size = -(-cohort_.size // len(self._said))
+    start = min(self._own.index * size, cohort_.size)
+    return slice(start, start + size)
 
   def check(self):
     pass
@@ -59,10 +61,10 @@ class _ThreadGroup:
       *self._exchange(structure),
     )
 
-  def gather(self, parts, num_rows):
+  def gather(self, parts, cohort_):
     joined = sum(self._exchange(parts), [])
     for leaf in tf.nest.flatten(cohort.concatenate(joined)):
-      assert len(leaf) == num_rows
+      assert len(leaf) == cohort_.size
     return joined
 
   def agree(self, structure):
