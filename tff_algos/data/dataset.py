@@ -229,13 +229,13 @@ class FederatedDataset(rich_repr.Described):
     """Returns the sizes of the unseen clients, int64 `[num_unseen]`."""
     return self._num_examples(self.unseen_client_ids, split)
 
-  def shards_of(self, client_ids: Sequence[str]) -> Array:
-    """Returns the shard with each client's examples, int64 `[n]`."""
-    return self._shard[[self._row[one] for one in client_ids]].astype(np.int64)
-
   def num_unlabelled_examples(self, split: str) -> Array:
     """Returns the sizes of the unlabelled clients, int64 `[n]`."""
     return self._num_examples(self.unlabelled_client_ids, split)
+
+  def shards_of(self, client_ids: Sequence[str]) -> Array:
+    """Returns the shard with each client's examples, int64 `[n]`."""
+    return self._shard[[self._row[one] for one in client_ids]].astype(np.int64)
 
   def true_mixture(self) -> Array | None:
     """Returns the planned share of each source distribution at each client.

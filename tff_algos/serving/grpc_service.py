@@ -255,9 +255,10 @@ class Services(grpc.GenericRpcHandler):
     """
     waiting = self._receiving.copy()
     connections = collections.Counter(one.peer for one in waiting.values())
-    for oldest in sorted(
-      waiting, key=lambda one: connections[waiting[one].peer], reverse=True
-    )[:1]:
+    oldest = max(
+      waiting, key=lambda one: connections[waiting[one].peer], default=None
+    )
+    if oldest is not None:  # All others may have just ended.
       self._receiving.pop(oldest, None)
       oldest.cancel()
 

@@ -108,18 +108,21 @@ def test_each_client_is_scored_by_the_model_that_serves_it(exports):
     )
 
 
+_SCORES = gate_scores.Scores(
+  client_id='a',
+  group='unseen',
+  is_known=False,
+  cluster_id=0,
+  planted=-1,
+  source=np.array([0, 1, 1, 0]),
+  weights=np.array([1.0, 3.0, 1.0, 0.0]),
+  champion=np.array([1.0, 1.0, 0.0, 0.0]),
+  candidate=np.array([0.0, 0.0, 1.0, 1.0]),
+)
+
+
 def test_means_of_one_source_are_weighted():
-  one = gate_scores.Scores(
-    client_id='a',
-    group='unseen',
-    is_known=False,
-    cluster_id=0,
-    planted=-1,
-    source=np.array([0, 1, 1, 0]),
-    weights=np.array([1.0, 3.0, 1.0, 0.0]),
-    champion=np.array([1.0, 1.0, 0.0, 0.0]),
-    candidate=np.array([0.0, 0.0, 1.0, 1.0]),
-  )
+  one = _SCORES
   assert one.means() == pytest.approx((0.8, 0.2))
   assert one.means(1) == pytest.approx((0.75, 0.25))
   assert one.means(0) == (1, 0)
@@ -127,14 +130,8 @@ def test_means_of_one_source_are_weighted():
 
 
 def test_means_of_one_source_are_finite_if_its_scores_are():
-  one = gate_scores.Scores(
-    client_id='a',
-    group='unseen',
-    is_known=False,
-    cluster_id=0,
-    planted=-1,
+  one = _SCORES._replace(
     source=np.array([0, 1, 1, 1]),
-    weights=np.array([1.0, 3.0, 1.0, 0.0]),
     champion=np.array([1.0, 1.0, 0.0, np.nan]),
     candidate=np.array([np.nan, 0.0, 1.0, 1.0]),
   )
