@@ -50,7 +50,7 @@ def test_clients_without_examples_get_a_row_of_padding():
 
 
 def test_a_part_is_a_cohort_of_its_own():
-  part = _cohort().part(1, 3)
+  part = _cohort().part(slice(1, 3))
   assert part.size == 2
   assert part.client_ids == ['c000', 'c001']
   np.testing.assert_array_equal(part.num_examples, [1, 2])
@@ -60,7 +60,11 @@ def test_a_part_is_a_cohort_of_its_own():
   np.testing.assert_array_equal(block.client_index, whole.client_index[1:])
   np.testing.assert_array_equal(block.client_input, whole.client_input[1:])
   np.testing.assert_array_equal(block.seed, whole.seed[1:])
-  assert _cohort().part(3, 3).size == 0
+  assert _cohort().part(slice(3, 3)).size == 0
+  apart = _cohort().part(np.array([2, 0]))
+  assert apart.client_ids == ['c001', 'c002']
+  seed = apart.load(0, 2, **load).seed
+  np.testing.assert_array_equal(seed, whole.seed[[2, 0]])
 
 
 def test_seed_depends_on_client_phase_round_and_run_not_on_the_block():
