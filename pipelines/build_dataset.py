@@ -27,7 +27,14 @@ from pipelines.publishing import manifest as manifest_lib
 from pipelines.publishing import quarantine, versions
 from pipelines.publishing import staging as staging_lib
 from pipelines.sources import base
-from pipelines.steps import extract, fit, handover, planning, write
+from pipelines.steps import (
+  extract,
+  fit,
+  handover,
+  planning,
+  raw_copies,
+  write,
+)
 from tff_algos.core import errors
 from tff_algos.data import integrity, layout, raw_features
 from tff_algos.data import schema as schema_lib
@@ -68,9 +75,10 @@ def build(
   and no files are left behind but the dead letters of a refused build.
 
   Args:
-    config: Config of the dataset.
-    output_dir: Folder of the dataset; every worker must see it and the raw
-      data under the same paths.
+    config: Config of the dataset; raw data may be at an address.
+    output_dir: Folder of the dataset. Every worker must see it and the raw
+      data under the same paths, unless they hand over files in a store (see
+      `runner.find_handover`) and the raw data are at an address.
     pipeline_options: Beam's pipeline options, such as
       `['--direct_num_workers=2']`.
     publication: Date, rebuild and retention of versions.
@@ -86,6 +94,18 @@ def build(
   """
   runner.check_flags(pipeline_options)
   dataset = pathlib.Path(output_dir).resolve()
+  with raw_copies.held(config) as (local, copies):
+    return _build(local, dataset, copies, pipeline_options, publication)
+
+
+def _build(
+  config: options.DatasetConfig,
+  dataset: pathlib.Path,
+  copies: raw_copies.Copies,
+  pipeline_options: Sequence[str],
+  publication: versions.Publication,
+) -> BuildResult:
+  """Builds a dataset whose raw data are on this machine."""
   source = extract.create_source(config)
   schema = _schema_before_fit(config, source)
   given = fit.read_given(config.fitted_from, source.feature_spec())
@@ -99,7 +119,10 @@ def build(
   fitted_from = given.digest() if given is not None else ''
   described = manifest_lib.describe_recipe(config, source, fitted_from)
   version = manifest_lib.name_version(described)
-  with staging_lib.open_staging(dataset) as staging:
+  address = runner.find_handover(pipeline_options)
+  if address is None:  # Workers see the raw data, too.
+    copies = ()
+  with staging_lib.open_staging(dataset, address) as staging:
     published = _read_published(dataset, version)
     reused = published is not None and not publication.force
     if published is not None and reused:
@@ -114,6 +137,7 @@ def build(
             schema,
             described=described,
             given=given,
+            copies=copies,
             pipeline_options=pipeline_options,
           )
         except Exception:
@@ -186,11 +210,17 @@ def _stage_version(
   *,
   described: Mapping[str, Any],
   given: fit.Given | None,
+  copies: raw_copies.Copies,
   pipeline_options: Sequence[str],
 ) -> dict[str, Any]:
   """Writes all files of a version; returns its manifest."""
   blocks = source.blocks()
-  _survey(config, staging, blocks, pipeline_options)
+  _run(
+    blocks,
+    'Survey',
+    extract.SurveyBlock(config, staging, copies),
+    pipeline_options,
+  )
   surveys, letters = handover.read_surveys(staging, len(blocks))
   counters = _count_raw(surveys, letters)
   quarantine.write(staging, letters)
@@ -211,16 +241,28 @@ def _stage_version(
   handover.write_plan(staging, plan, [len(s.key) for s in surveys])
   fitted = None
   if spec is not None:
-    _measure(config, staging, blocks, spec, pipeline_options)
+    _run(
+      blocks,
+      'Measure',
+      fit.MeasureBlock(config, staging, spec, copies),
+      pipeline_options,
+    )
     fitted = fit.merge(staging, spec, len(blocks), plan.client_ids, given)
     handover.write_fitted(staging, fitted)
     schema = fitted.stored_as(schema)
   writer = write.ShardWriter(
     staging, schema, len(plan.client_ids), config.num_shards, config.seed
   )
-  _extract_and_write(config, writer, blocks, pipeline_options)
+  _run(
+    blocks,
+    'Extract',
+    extract.ExtractPieces(config, staging, copies),
+    pipeline_options,
+    write.WriteShards(writer, len(blocks)),
+  )
   _check_raw_files(config, described['sources'])
-  facts = manifest_lib.gather_facts(staging.work, plan)
+  staging.gather()
+  facts = manifest_lib.gather_facts(staging, plan)
   _check_shards(facts, config.num_shards, schema.num_sources)
   manifest_lib.write_clients(
     staging.version / layout.CLIENTS, plan, facts[write.CLIENTS], fitted
@@ -300,48 +342,22 @@ def _read_published(
   return manifest
 
 
-def _survey(
-  config: options.DatasetConfig,
-  staging: staging_lib.Staging,
+def _run(
   blocks: Sequence[base.Block],
+  name: str,
+  step: extract.BlockFn,
   pipeline_options: Sequence[str],
+  then: write.WriteShards | None = None,
 ) -> None:
+  """Runs a step on all blocks, and a transform on what it yields."""
   with runner.run_pipeline(pipeline_options) as pipeline:
-    _ = (
+    found = (
       pipeline
       | 'Blocks' >> spread.Spread(list(enumerate(blocks)))
-      | 'Survey' >> beam.ParDo(extract.SurveyBlock(config, staging))
+      | name >> beam.ParDo(step)
     )
-
-
-def _measure(
-  config: options.DatasetConfig,
-  staging: staging_lib.Staging,
-  blocks: Sequence[base.Block],
-  spec: spec_lib.FeatureSpec,
-  pipeline_options: Sequence[str],
-) -> None:
-  with runner.run_pipeline(pipeline_options) as pipeline:
-    _ = (
-      pipeline
-      | 'Blocks' >> spread.Spread(list(enumerate(blocks)))
-      | 'Measure' >> beam.ParDo(fit.MeasureBlock(config, staging, spec))
-    )
-
-
-def _extract_and_write(
-  config: options.DatasetConfig,
-  writer: write.ShardWriter,
-  blocks: Sequence[base.Block],
-  pipeline_options: Sequence[str],
-) -> None:
-  with runner.run_pipeline(pipeline_options) as pipeline:
-    _ = (
-      pipeline
-      | 'Blocks' >> spread.Spread(list(enumerate(blocks)))
-      | 'Extract' >> beam.ParDo(extract.ExtractPieces(config, writer.staging))
-      | 'WriteShards' >> write.WriteShards(writer, len(blocks))
-    )
+    if then is not None:
+      _ = found | then
 
 
 def _check_classes(survey: planning.Survey, spec: spec_lib.FeatureSpec) -> None:

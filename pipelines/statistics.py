@@ -156,7 +156,7 @@ class MeasureShard(beam.DoFn):
             sums[key] = (
               totals.add(sums[key], measured) if key in sums else measured
             )
-      with self._staging.atomic_path(
+      with self._staging.handing_over(
         _client_part(self._staging, shard)
       ) as path:
         parquet.write_table(table.to_arrow(), path)
@@ -233,7 +233,7 @@ class WriteTotals(beam.DoFn):
         # A source's name may not be a valid file name.
         index = str(schema.source_names.index(name))
       path = self._staging.work / f'totals-{kind}-{index}'
-      with self._staging.atomic_path(path) as temporary:
+      with self._staging.handing_over(path) as temporary:
         temporary.write_text(json.dumps([kind, name, described]))
       yield key
 
@@ -318,7 +318,7 @@ def _client_part(staging: staging_lib.Staging, shard: int) -> pathlib.Path:
 def _read_totals(staging: staging_lib.Staging) -> dict[str, dict[str, Any]]:
   """Returns kind -> name -> result of `totals.describe`."""
   found: dict[str, dict[str, Any]] = {}
-  for path in staging.work.glob('totals-*'):
-    kind, name, described = json.loads(path.read_text())
+  for path in staging.find('totals-'):
+    kind, name, described = json.loads(staging.read(path))
     found.setdefault(kind, {})[name] = described
   return found

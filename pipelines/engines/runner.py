@@ -21,6 +21,7 @@ from apache_beam.runners.portability.fn_api_runner import fn_runner
 
 from pipelines.engines import dask_cluster, failures
 from tff_algos.core import errors
+from tff_algos.stores import objects
 
 _LOCAL = 'DirectRunner'
 _OUR_ROOMS = ('binaries', 'pipelines', 'tff_algos')
@@ -67,6 +68,18 @@ def check_flags(flags: Sequence[str]) -> None:
   """
   # It makes a folder for temporary files, which only a run would remove.
   shutil.rmtree(_create_pipeline(flags).local_tempdir)
+
+
+def find_handover(flags: Sequence[str]) -> str | None:
+  """Returns the address at which workers hand over files, or None.
+
+  It is Beam's `--temp_location`, if that is in an object store. Without it the
+  workers must see the folder that is written to.
+  """
+  options = _parse(flags).view_as(beam_options.GoogleCloudOptions)
+  location = str(options.temp_location or '')
+  scheme, separator, _ = location.partition('://')
+  return location if separator and scheme in objects.SCHEMES else None
 
 
 @contextlib.contextmanager
@@ -205,6 +218,9 @@ def _watch_workers() -> Generator[list[str]]:
 def _create_pipeline(flags: Sequence[str]) -> beam.Pipeline:
   try:
     options = _parse(flags)
+    _check_no_template(options.view_as(beam_options.GoogleCloudOptions))
+    # Steps are in modules that workers import. Dataflow would pickle `__main__`.
+    options.view_as(beam_options.SetupOptions).save_main_session = False
     name = _runner_name(options)
     # Loading a runner also registers its options.
     runner = None
@@ -230,6 +246,15 @@ def _create_pipeline(flags: Sequence[str]) -> beam.Pipeline:
     raise errors.ConfigError(
       f'Beam refuses the options {" ".join(flags)!r}: {error}'
     ) from None
+
+
+def _check_no_template(options: beam_options.GoogleCloudOptions) -> None:
+  """Raises ValueError if Dataflow would keep a job instead of running it."""
+  if options.template_location:
+    raise ValueError(
+      'template_location: a template holds one job, and these programs start '
+      'each job with the results of the one before'
+    )
 
 
 def _check_environment(options: beam_options.PortableOptions) -> None:

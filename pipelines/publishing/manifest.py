@@ -12,6 +12,7 @@ from pyarrow import parquet
 
 from pipelines import options
 from pipelines.examples import encoding
+from pipelines.publishing import staging as staging_lib
 from pipelines.sources import base
 from pipelines.steps import planning, write
 from tff_algos.core import config as config_lib
@@ -61,17 +62,14 @@ def name_version(described: Mapping[str, Any]) -> str:
 
 
 def gather_facts(
-  work: pathlib.Path, plan: planning.Plan
+  staging: staging_lib.Staging, plan: planning.Plan
 ) -> dict[str, list[dict[str, Any]]]:
   """Returns the facts of the shard writers: kind -> facts by shard.
 
   Shared test examples are in no shard and are counted here.
   """
   facts = {
-    kind: [
-      json.loads(path.read_text())
-      for path in sorted(work.glob(f'{kind}-*.json'))
-    ]
+    kind: [json.loads(staging.read(path)) for path in staging.find(f'{kind}-')]
     for kind in (write.CLIENTS, layout.HELD_OUT)
   }
   if plan.shared_test is not None:

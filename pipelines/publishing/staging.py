@@ -6,16 +6,22 @@ removed by the next one.
 
 import contextlib
 import errno
+import functools
 import os
 import pathlib
 import shutil
 import tempfile
 from collections.abc import Generator
 
+from absl import logging
+
 from tff_algos.core import durable, errors, folder_lock
 from tff_algos.data import layout
+from tff_algos.stores import objects
 
 _PREFIX = '.staging-'
+# File of a staging folder that names its objects.
+_ADDRESS = 'address'
 # Error codes of a full or read-only disk.
 DISK_ERRORS = (
   *(errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.ENOSPC, errno.EROFS),
@@ -23,7 +29,9 @@ DISK_ERRORS = (
 
 
 class Staging:
-  """Staging folder of one version.
+  """Staging folder of one version, which this process and all workers see.
+
+  Workers hand over files by `handing_over`, and all read them by `read`.
 
   Attributes:
     root: The folder; removed when the run ends.
@@ -36,11 +44,54 @@ class Staging:
     self.version = root / 'version'
     self.work = root / 'work'
 
-  @contextlib.contextmanager
-  def atomic_path(self, path: pathlib.Path) -> Generator[pathlib.Path]:
-    """Yields a temporary path, renamed to `path` on success.
+  def handing_over(
+    self, path: pathlib.Path
+  ) -> contextlib.AbstractContextManager[pathlib.Path]:
+    """Yields a temporary path, whose file is at `path` for all on success.
 
     Safe if a runner executes the same step twice, even concurrently.
+
+    Args:
+      path: Path in `version` or `work`.
+    """
+    return self.atomic_path(path)
+
+  def read(
+    self, path: pathlib.Path, start: int = 0, stop: int | None = None
+  ) -> bytes:
+    """Returns bytes `start` ... `stop` - 1 of a file that was handed over."""
+    with open(path, 'rb') as file:
+      file.seek(start)
+      return file.read(-1 if stop is None else stop - start)
+
+  def find(self, prefix: str) -> list[pathlib.Path]:
+    """Returns the files of `work` whose names have a prefix, sorted."""
+    return sorted(self.work.glob(f'{prefix}*'))
+
+  def gather(self) -> None:
+    """Brings the files that workers wrote for `version` there."""
+
+  def share(self, folder: pathlib.Path, name: str) -> pathlib.Path:
+    """Shows a folder to workers; returns its path for `fetched` and `read`.
+
+    Args:
+      folder: A folder of this machine.
+      name: Another one for each folder.
+    """
+    del name
+    return folder
+
+  @contextlib.contextmanager
+  def fetched(self, folder: pathlib.Path) -> Generator[pathlib.Path]:
+    """Yields a folder of this worker with the content of a shared one."""
+    yield folder
+
+  @contextlib.contextmanager
+  def atomic_path(self, path: pathlib.Path) -> Generator[pathlib.Path]:
+    """Yields a temporary path, renamed to `path` on success; in this process.
+
+    Args:
+      path: Path on the file system of the dataset.
     """
     descriptor, name = tempfile.mkstemp(dir=self.root / 'tmp')
     os.close(descriptor)
@@ -49,9 +100,94 @@ class Staging:
     os.replace(name, path)
 
 
+class StagingInStore(Staging):
+  """Staging folder of this process; workers use objects of a store instead.
+
+  They need to see no folder of this machine.
+
+  Attributes:
+    address: Address of the objects, whose names are paths from `root`.
+  """
+
+  def __init__(self, root: pathlib.Path, address: str) -> None:
+    super().__init__(root)
+    self.address = address
+
+  @contextlib.contextmanager
+  def handing_over(self, path: pathlib.Path) -> Generator[pathlib.Path]:
+    """Yields a path on this machine; its file becomes an object."""
+    with tempfile.TemporaryDirectory() as folder:
+      temporary = pathlib.Path(folder, path.name)
+      yield temporary
+      self._objects.upload(temporary, self._name(path))
+
+  def read(
+    self, path: pathlib.Path, start: int = 0, stop: int | None = None
+  ) -> bytes:
+    """Reads a range of an object."""
+    if stop is None:
+      return self._objects.read(self._name(path))
+    return self._objects.read_range(self._name(path), start, stop)
+
+  def find(self, prefix: str) -> list[pathlib.Path]:
+    """Returns the paths of objects."""
+    start = f'{self.work.name}/{prefix}'
+    names = self._objects.list(self.work.name)
+    return [
+      self.root / name for name in sorted(names) if name.startswith(start)
+    ]
+
+  def gather(self) -> None:
+    """Downloads objects."""
+    for name in self._objects.list(self.version.name):
+      self._objects.download(name, self.root / name)
+
+  def share(self, folder: pathlib.Path, name: str) -> pathlib.Path:
+    """Uploads all files of a folder."""
+    shared = self.work / name
+    for path in sorted(folder.rglob('*')):
+      if path.is_file():
+        self._objects.upload(
+          path, self._name(shared / path.relative_to(folder))
+        )
+    return shared
+
+  @contextlib.contextmanager
+  def fetched(self, folder: pathlib.Path) -> Generator[pathlib.Path]:
+    """Downloads all files of a folder, which is removed after the block."""
+    with tempfile.TemporaryDirectory() as temporary:
+      for name in self._objects.list(self._name(folder)):
+        path = pathlib.Path(temporary, (self.root / name).relative_to(folder))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._objects.download(name, path)
+      yield pathlib.Path(temporary)
+
+  def clear(self) -> None:
+    """Deletes all objects."""
+    for name in self._objects.list():
+      self._objects.delete(name)
+
+  @functools.cached_property
+  def _objects(self) -> objects.Objects:
+    return objects.Objects(self.address)
+
+  def __reduce__(self):
+    return StagingInStore, (self.root, self.address)
+
+  def _name(self, path: pathlib.Path) -> str:
+    return path.relative_to(self.root).as_posix()
+
+
 @contextlib.contextmanager
-def open_staging(dataset: pathlib.Path) -> Generator[Staging]:
+def open_staging(
+  dataset: pathlib.Path, handover: str | None = None
+) -> Generator[Staging]:
   """Locks a dataset's folder and yields a staging folder.
+
+  Args:
+    dataset: Folder of the dataset.
+    handover: Address of a folder of an object store by which workers hand over
+      files; None if they see the dataset's folder.
 
   Raises:
     WorkdirBusyError: If another run is building there.
@@ -60,10 +196,14 @@ def open_staging(dataset: pathlib.Path) -> Generator[Staging]:
   durable.make_folder(dataset)
   with folder_lock.exclusive(dataset, f'another run is writing to {dataset}'):
     for leftover in dataset.glob(f'{_PREFIX}*'):
-      shutil.rmtree(leftover, ignore_errors=True)
+      _remove(leftover)
     root = pathlib.Path(tempfile.mkdtemp(prefix=_PREFIX, dir=dataset))
     try:
       staging = Staging(root)
+      if handover is not None:
+        address = f'{handover.rstrip("/")}/{root.name.removeprefix(".")}'
+        (root / _ADDRESS).write_text(address)
+        staging = StagingInStore(root, address)
       for folder in (staging.version, staging.work, root / 'tmp'):
         folder.mkdir()
       with _temporary_files_in(root / 'tmp'):
@@ -78,7 +218,18 @@ def open_staging(dataset: pathlib.Path) -> Generator[Staging]:
     finally:
       # Workers of a build that failed may still write there; the next build
       # removes what is left.
-      shutil.rmtree(root, ignore_errors=True)
+      _remove(root)
+
+
+def _remove(root: pathlib.Path) -> None:
+  """Removes a staging folder, and its objects first."""
+  with contextlib.suppress(FileNotFoundError):
+    address = (root / _ADDRESS).read_text()
+    try:
+      StagingInStore(root, address).clear()
+    except errors.UserError as error:
+      logging.warning('Intermediate files stay at %s: %s', address, error)
+  shutil.rmtree(root, ignore_errors=True)
 
 
 @contextlib.contextmanager

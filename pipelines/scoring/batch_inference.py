@@ -63,16 +63,17 @@ def score(
 
   Args:
     dataset: Folder of the dataset, or its address.
-    export: Folder of the exported models. Every worker must see all three
-      folders under the same paths.
-    output_dir: Output folder, not that of the dataset.
+    export: Folder of the exported models.
+    output_dir: Output folder, not that of the dataset. Every worker must see
+      all three folders under the same paths, unless they hand over files in a
+      store (see `runner.find_handover`), and the dataset is at an address.
     config: Split, clients and model selection.
     assignments: Clusters assigned to some clients, see `model_choice`.
     pipeline_options: Beam's pipeline options.
 
   Raises:
-    ConfigError: If the settings contradict each other, or an example has
-      several labels.
+    ConfigError: If the settings contradict each other, an example has several
+      labels, or workers cannot read the dataset.
     DataError: If the dataset is missing or damaged, no client has an example to
       score, or one of them has no model.
     ExportError: If the models are missing, damaged or do not fit the examples.
@@ -87,7 +88,14 @@ def score(
       f'predictions cannot be published into the dataset itself, {dataset}; '
       'choose another output folder'
     )
+  handover = runner.find_handover(pipeline_options)
   with dataset_lib.FederatedDataset.open(dataset) as opened:
+    if handover is not None and opened.address is None:
+      raise errors.ConfigError(
+        f'workers that hand over files at {handover} do not see {dataset}; '
+        'give the address of the dataset (--dataset=s3://bucket/run), or leave '
+        '--temp_location out if they see all folders'
+      )
     if opened.schema.y_shape:
       raise errors.ConfigError(
         f'an example of {dataset} has a label at each of '
@@ -98,7 +106,10 @@ def score(
       export.resolve(), config, assignments, opened.schema, opened.feature_spec
     )
     num_clients = _check_choices(
-      opened, config, _known_clients(found), assignments
+      opened,
+      config,
+      frozenset().union(*(bundle.client_ids() for bundle in found)),
+      assignments,
     )
     scorer = Scorer(
       published.Reader.of(opened),
@@ -110,27 +121,33 @@ def score(
     described = predictions.describe(
       opened.manifest, found, config, assignments
     )
-    return _publish(scorer, output_dir, described, pipeline_options)
+    return _publish(scorer, output_dir, described, handover, pipeline_options)
 
 
 def _publish(
   scorer: 'Scorer',
   output_dir: pathlib.Path,
   described: Mapping[str, Any],
+  handover: str | None,
   pipeline_options: Sequence[str],
 ) -> ScoreResult:
   """Scores and publishes, unless the predictions exist already."""
   version = manifest_lib.name_version(described)
   folder = layout.version_folder(output_dir, version)
-  with staging_lib.open_staging(output_dir) as staging:
+  with staging_lib.open_staging(output_dir, handover) as staging:
     manifest = predictions.read_published(folder)
     if manifest is not None:
       _announce(staging, output_dir, version)
       return ScoreResult(folder, manifest, reused=True)
+    found = tuple(
+      bundle._replace(folder=staging.share(bundle.folder, bundle.model))
+      for bundle in scorer.found
+    )
     try:
-      _run(scorer, staging, pipeline_options)
+      _run(scorer._replace(found=found), staging, pipeline_options)
     finally:
       bundles_lib.forget_loaded()
+    staging.gather()
     manifest = predictions.write_manifest(staging, described, version)
     if manifest['counts']['clients'] != scorer.num_clients:
       raise errors.InfrastructureError(
@@ -170,11 +187,6 @@ def summarize(result: ScoreResult) -> str:
     mse = result.manifest['mean_squared_error']
     lines.append(f'  mean squared error: {mse:.4g}')
   return '\n'.join(lines)
-
-
-def _known_clients(found: Sequence[bundles_lib.Bundle]) -> frozenset[str]:
-  """Returns the clients with a personalized model."""
-  return frozenset().union(*(bundle.client_ids() for bundle in found))
 
 
 def _check_choices(
@@ -248,12 +260,16 @@ class Scorer(NamedTuple):
 class ReadClients(beam.DoFn):
   """DoFn: shard number -> [((shard, client), request to a model)]."""
 
-  def __init__(self, scorer: Scorer) -> None:
+  def __init__(self, scorer: Scorer, staging: staging_lib.Staging) -> None:
     self._scorer = scorer
+    self._staging = staging
 
   @functools.cached_property
   def _known(self) -> frozenset[str]:
-    return _known_clients(self._scorer.found)
+    read = self._staging.read
+    return frozenset().union(
+      *(bundle.client_ids(read) for bundle in self._scorer.found)
+    )
 
   def process(
     self, shard: int
@@ -322,7 +338,7 @@ def _run(
   pipeline_options: Sequence[str],
 ) -> None:
   handler = base.KeyedModelHandler(
-    bundles_lib.BundleHandler(scorer.found, scorer.config.max_rows)
+    bundles_lib.BundleHandler(scorer.found, scorer.config.max_rows, staging)
   ).with_no_batching()
   num_shards = scorer.reader.dataset.manifest['num_shards']
   num_classes = scorer.reader.dataset.schema.num_classes
@@ -332,7 +348,7 @@ def _run(
     all_shards = shards | 'Mark' >> beam.Map(_mark)
     scored = (
       shards
-      | 'ReadClients' >> beam.ParDo(ReadClients(scorer))
+      | 'ReadClients' >> beam.ParDo(ReadClients(scorer, staging))
       | 'RunInference' >> base.RunInference(handler)
       | 'CollectAnswers' >> beam.ParDo(CollectAnswers())
     )

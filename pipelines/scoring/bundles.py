@@ -1,11 +1,13 @@
 """Exported models in Beam: lookup, checks and a RunInference handler."""
 
+import contextlib
 import dataclasses
 import json
 import logging
 import pathlib
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +17,7 @@ from apache_beam.ml.inference import base
 from apache_beam.utils import shared
 from tensorflow.core.protobuf import meta_graph_pb2
 
+from pipelines.publishing import staging as staging_lib
 from pipelines.scoring import model_choice
 from tff_algos.core import checks, errors
 from tff_algos.core.structures import Array
@@ -46,7 +49,7 @@ class Bundle(NamedTuple):
   Attributes:
     model: `model_choice.PERSONALIZED` or `CLUSTER`.
     version: Newest version.
-    folder: Folder; every worker must see it under the same path.
+    folder: Folder, as `Staging.share` returns it for workers.
     manifest: Its `bundle.json`.
     sha256: SHA-256 of `bundle.json`, which has the checksums of all other
       files.
@@ -58,14 +61,16 @@ class Bundle(NamedTuple):
   manifest: Mapping[str, Any]
   sha256: str
 
-  def client_ids(self) -> frozenset[str]:
+  def client_ids(
+    self, read: Callable[[pathlib.Path], bytes] = pathlib.Path.read_bytes
+  ) -> frozenset[str]:
     """Returns the clients with a personalized model in the bundle."""
     path = (
       self.folder / manifest_lib.EXTRA_FOLDER / manifest_lib.CLIENT_IDS_FILE
     )
     if self.model != model_choice.PERSONALIZED:
       return frozenset()
-    return frozenset(json.loads(path.read_text()))
+    return frozenset(json.loads(read(path)))
 
 
 def find(
@@ -347,14 +352,28 @@ class BundleHandler(
   Beam's runner for Dask loses an incomplete last batch.
   """
 
-  def __init__(self, found: Sequence[Bundle], max_rows: int) -> None:
+  def __init__(
+    self, found: Sequence[Bundle], max_rows: int, staging: staging_lib.Staging
+  ) -> None:
     super().__init__()
     self._found = tuple(found)
     self._max_rows = max_rows
+    self._staging = staging
 
   def load_model(self) -> LoadedBundles:
     """Loads all bundles; called by RunInference once per process."""
-    return load(self._found)
+    # A served model reads client states from its folder.
+    fetched = contextlib.ExitStack()
+    loaded = load(
+      [
+        bundle._replace(
+          folder=fetched.enter_context(self._staging.fetched(bundle.folder))
+        )
+        for bundle in self._found
+      ]
+    )
+    weakref.finalize(loaded, fetched.close)
+    return loaded
 
   def run_inference(
     self,

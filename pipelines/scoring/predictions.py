@@ -77,12 +77,12 @@ class WriteShard(beam.DoFn):
       )
       table = to_table(clients, self._num_classes)
       name = f'predictions-{shard:05d}-of-{self._num_shards:05d}.parquet'
-      with self._staging.atomic_path(self._staging.version / name) as path:
+      with self._staging.handing_over(self._staging.version / name) as path:
         parquet.write_table(table, path)
         described = integrity.describe_file(path)
       facts = {'files': {name: described}, **_count_all(clients, table)}
       facts_path = self._staging.work / f'facts-{shard:05d}'
-      with self._staging.atomic_path(facts_path) as path:
+      with self._staging.handing_over(facts_path) as path:
         path.write_text(json.dumps(facts))
       yield shard
 
@@ -196,10 +196,7 @@ def write_manifest(
   staging: staging_lib.Staging, described: Mapping[str, Any], version: str
 ) -> dict[str, Any]:
   """Writes and returns the manifest of a version of predictions."""
-  facts = [
-    json.loads(path.read_text())
-    for path in sorted(staging.work.glob('facts-*'))
-  ]
+  facts = [json.loads(staging.read(path)) for path in staging.find('facts-')]
   names = sorted({name for fact in facts for name in fact['counts']})
   counts = {
     name: sum(fact['counts'].get(name, 0) for fact in facts) for name in names

@@ -1,7 +1,8 @@
 """Beam steps on raw blocks: survey, and extraction of pieces."""
 
+import contextlib
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import apache_beam as beam
 import numpy as np
@@ -21,6 +22,7 @@ from pipelines.steps import handover, pieces, planning, write
 from tff_algos.core.structures import Array
 from tff_algos.data import layout
 from tff_algos.data import schema as schema_lib
+from tff_algos.stores import plain_copy
 
 NumberedBlock = tuple[int, base.Block]
 KeyedPiece = tuple[pieces.Key, pieces.Piece]
@@ -45,13 +47,35 @@ class BlockFn(beam.DoFn):
   """Base of DoFns on numbered blocks."""
 
   def __init__(
-    self, config: options.DatasetConfig, staging: staging_lib.Staging
+    self,
+    config: options.DatasetConfig,
+    staging: staging_lib.Staging,
+    copies: Sequence[plain_copy.Copy] = (),
   ) -> None:
+    """Takes what all steps need.
+
+    Args:
+      config: The dataset's config.
+      staging: Staging folder.
+      copies: Copies of raw data that a worker may have to make first.
+    """
     self._config = config
     self._staging = staging
+    self._copies = tuple(copies)
     # Not looked up by name in the workers: they import the module of its class,
     # which may be a plug-in's, as they unpickle it.
     self._source = create_source(config)
+
+  def setup(self) -> None:
+    """Copies raw data; called by each worker before the first block."""
+    self._held = contextlib.ExitStack()
+    with failures.carried():
+      for copy in self._copies:
+        self._held.enter_context(plain_copy.held_elsewhere(copy))
+
+  def teardown(self) -> None:
+    """Gives the copies up."""
+    self._held.close()
 
   def _clean(
     self, block: base.Block

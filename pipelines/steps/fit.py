@@ -24,6 +24,7 @@ from tff_algos.core.structures import Array
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema as schema_lib
 from tff_algos.features import spec as spec_lib
+from tff_algos.stores import plain_copy
 
 _TRAIN = schema_lib.SPLITS.index(schema_lib.TRAIN)
 
@@ -59,8 +60,9 @@ class MeasureBlock(extract.BlockFn):
     config: options.DatasetConfig,
     staging: staging_lib.Staging,
     spec: spec_lib.FeatureSpec,
+    copies: Sequence[plain_copy.Copy] = (),
   ) -> None:
-    super().__init__(config, staging)
+    super().__init__(config, staging, copies)
     self._spec = spec
 
   def process(self, numbered: extract.NumberedBlock) -> Iterator[int]:
@@ -81,7 +83,7 @@ class MeasureBlock(extract.BlockFn):
         'all': {name: one.state() for name, one in statistics.items()},
         'clients': self._measure_clients(columns, plan.owners, owned),
       }
-      with self._staging.atomic_path(_path(self._staging, number)) as path:
+      with self._staging.handing_over(_path(self._staging, number)) as path:
         path.write_text(json.dumps(states))
     yield number
 
@@ -125,7 +127,7 @@ def merge(
     [column_statistics.Moments() for _ in spec.by_client] for _ in client_ids
   ]
   for number in range(num_blocks):
-    states = json.loads(_path(staging, number).read_text())
+    states = json.loads(staging.read(_path(staging, number)))
     for name, state in states['all'].items():
       statistics[name].merge(state)
     for client, of_columns in states['clients'].items():

@@ -1,9 +1,10 @@
 """Intermediate files between the steps of a build.
 
-One file per block, written to a temporary file and renamed: a step that a
-runner executes twice leaves the same files. The folder is removed at the end.
+One file per block, handed over as a whole: a step that a runner executes twice
+leaves the same files. The folder is removed at the end.
 """
 
+import io
 import json
 import pathlib
 from collections.abc import Sequence
@@ -49,7 +50,7 @@ def write_survey(
     **{name: getattr(sound, name) for name in planning.Survey._fields}
   )
   _save(staging, _path(staging, 'survey', number), survey)
-  with staging.atomic_path(_path(staging, 'dead', number)) as path:
+  with staging.handing_over(_path(staging, 'dead', number)) as path:
     path.write_text(json.dumps(dead))
 
 
@@ -60,9 +61,9 @@ def read_surveys(
   surveys: list[planning.Survey] = []
   letters: list[cleaning.DeadLetter] = []
   for number in range(num_blocks):
-    with np.load(_path(staging, 'survey', number)) as arrays:
-      surveys.append(planning.Survey(**arrays))
-    rows = json.loads(_path(staging, 'dead', number).read_text())
+    survey = _load(staging, _path(staging, 'survey', number))
+    surveys.append(planning.Survey(**survey))
+    rows = json.loads(staging.read(_path(staging, 'dead', number)))
     letters += (cleaning.DeadLetter(*row) for row in rows)
   return surveys, letters
 
@@ -94,8 +95,7 @@ def write_plan(
 
 def read_plan(staging: staging_lib.Staging, number: int) -> BlockPlan:
   """Returns the plan for the valid examples of a block."""
-  with np.load(_path(staging, 'plan', number)) as arrays:
-    return BlockPlan(**arrays)
+  return BlockPlan(**_load(staging, _path(staging, 'plan', number)))
 
 
 def write_fitted(staging: staging_lib.Staging, fitted: encoding.Fitted) -> None:
@@ -105,16 +105,16 @@ def write_fitted(staging: staging_lib.Staging, fitted: encoding.Fitted) -> None:
     staging.work / 'client_statistics',
     _ClientStatistics(fitted.client_mean, fitted.client_deviation),
   )
-  with staging.atomic_path(staging.work / 'features.json') as path:
+  with staging.handing_over(staging.work / 'features.json') as path:
     path.write_text(json.dumps(fitted.spec.to_dict()))
 
 
 def read_encoder(staging: staging_lib.Staging) -> encoding.Encoder:
   """Returns the encoder of raw columns."""
-  values = json.loads((staging.work / 'features.json').read_text())
+  values = json.loads(staging.read(staging.work / 'features.json'))
   spec = spec_lib.FeatureSpec.from_dict(values)
-  with np.load(staging.work / 'client_statistics') as arrays:
-    return encoding.Encoder(encoding.Fitted(spec, **arrays))
+  arrays = _load(staging, staging.work / 'client_statistics')
+  return encoding.Encoder(encoding.Fitted(spec, **arrays))
 
 
 class _ClientStatistics(NamedTuple):
@@ -129,5 +129,10 @@ def _path(staging: staging_lib.Staging, kind: str, number: int) -> pathlib.Path:
 def _save(
   staging: staging_lib.Staging, path: pathlib.Path, arrays: NamedTuple
 ) -> None:
-  with staging.atomic_path(path) as temporary, open(temporary, 'wb') as file:
+  with staging.handing_over(path) as temporary, open(temporary, 'wb') as file:
     np.savez(file, **arrays._asdict())
+
+
+def _load(staging: staging_lib.Staging, path: pathlib.Path) -> dict[str, Array]:
+  with np.load(io.BytesIO(staging.read(path))) as arrays:
+    return dict(arrays)

@@ -7,7 +7,7 @@ in memory, regardless of the size of the dataset.
 
 import pathlib
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,11 +43,13 @@ class Run(NamedTuple):
     block: Number of the block.
     start: Position of the first one in the block's file.
     stop: Position after the last one.
+    columns: Name, dtype and shape of each column of the file.
   """
 
   block: int
   start: int
   stop: int
+  columns: tuple[tuple[Any, ...], ...]
 
 
 def save(
@@ -69,13 +71,13 @@ def save(
   )
   for name, column in columns.items():
     rows[name] = column
-  with staging.atomic_path(_path(staging, block)) as path:
-    with open(path, 'wb') as file:
-      np.save(file, rows)
+  with staging.handing_over(_path(staging, block)) as path:
+    path.write_bytes(rows.tobytes())
+  columns_of_row = tuple(rows.dtype.descr)
   runs, start = [], 0
   for key, pieces in by_key.items():
     stop = start + sum(len(piece.position) for piece in pieces)
-    runs.append((key, Run(block, start, stop)))
+    runs.append((key, Run(block, start, stop, columns_of_row)))
     start = stop
   return runs
 
@@ -83,12 +85,19 @@ def save(
 def load(staging: staging_lib.Staging, runs: Iterable[Run]) -> Piece:
   """Returns the examples of some runs, at least one."""
   runs = sorted(runs)
-  # Without examples an empty run is read, for its dtypes.
+  # Without examples an empty run gives the dtypes.
   filled = [run for run in runs if run.stop > run.start] or runs[:1]
   parts = []
   for run in filled:
-    rows = np.load(_path(staging, run.block), mmap_mode='r')
-    parts.append(_piece(rows[name][run.start : run.stop] for name in _names()))
+    dtype = np.dtype(list(run.columns))
+    size = dtype.itemsize
+    rows = np.frombuffer(
+      staging.read(
+        _path(staging, run.block), run.start * size, run.stop * size
+      ),
+      dtype,
+    )
+    parts.append(_piece(rows[name] for name in _names()))
   return join(parts)
 
 
@@ -136,4 +145,4 @@ def _names() -> tuple[str, ...]:
 
 
 def _path(staging: staging_lib.Staging, block: int) -> pathlib.Path:
-  return staging.work / f'pieces-{block:05d}.npy'
+  return staging.work / f'pieces-{block:05d}'

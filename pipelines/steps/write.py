@@ -1,8 +1,8 @@
 """Beam steps that group examples by output file and write the shards.
 
 A distributed runner may execute a step more than once and returns results in
-any order. So writes are idempotent: every file is sorted by content, written to
-a temporary file and renamed, by one step per group.
+any order. So writes are idempotent: every file is sorted by content, and handed
+over as a whole by one step per group.
 """
 
 import contextlib
@@ -66,7 +66,7 @@ class ShardWriter(NamedTuple):
       for split, records in zip(schema_lib.SPLITS, cells, strict=True):
         name = layout.shard_name(split, index, self.num_shards)
         self._write_file(name, split, records, facts)
-    with self.staging.atomic_path(
+    with self.staging.handing_over(
       self.staging.work / f'{kind}-{index:05d}.json'
     ) as path:
       path.write_text(json.dumps(facts))
@@ -78,7 +78,7 @@ class ShardWriter(NamedTuple):
     records: list[schema_lib.StoredExamples],
     facts: dict[str, Any],
   ) -> None:
-    with self.staging.atomic_path(self.staging.version / name) as path:
+    with self.staging.handing_over(self.staging.version / name) as path:
       with _disk_errors():
         writer = array_record_module.ArrayRecordWriter(
           str(path), _WRITER_OPTIONS

@@ -45,7 +45,7 @@ MAY_IMPORT = {
   REPORTS: {CORE, DATA, EVALUATION, AUDIT},
   DIAGNOSTICS: {CORE, RUNTIMES},
   'tff_algos': set(),
-  'pipelines': {CORE, DATA, EXPORT, FEATURES, SERVING},
+  'pipelines': {CORE, DATA, EXPORT, FEATURES, SERVING, STORES},
   # `configs/base.py` alone, for the options of an experiment.
   'configs': {CORE, MODELS, ALGORITHMS, EXPERIMENTS, 'pipelines'},
 }

@@ -5,6 +5,7 @@ import json
 import re
 import tomllib
 
+import tff_algos
 from tests.testing import programs
 
 _ROOT = programs.ROOT
@@ -75,3 +76,17 @@ def test_devcontainer_builds_that_image_with_the_projects_python():
   assert len(commands) == 3 and all(platform in one for one in commands)
   settings = content['customizations']['vscode']['settings']
   assert settings['python.defaultInterpreterPath'].endswith('/.venv/bin/python')
+
+
+def test_image_for_dataflow_goes_with_the_lock():
+  text = (_ROOT / 'docs/examples/dataflow.Dockerfile').read_text()
+  lock = (_ROOT / 'requirements.lock').read_text()
+  beam, python = (
+    re.search(pattern, text)[1]
+    for pattern in (r'_sdk:(\S+)', r'apache/beam_python([\d.]+)_sdk')
+  )
+  assert f'\napache-beam=={beam} ' in lock
+  assert f'FROM python:{python}-' in _DOCKERFILE
+  assert f'\nFROM tff-algos:{tff_algos.__version__}\n' in text
+  (workdir,) = _instructions('WORKDIR')
+  assert f'PYTHONPATH={workdir}\n' in text.replace(' \\\n', '\n')

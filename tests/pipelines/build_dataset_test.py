@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import shutil
 
@@ -7,12 +8,13 @@ import pytest
 from pipelines import build_dataset, options
 from pipelines.publishing import versions
 from pipelines.sources import digits
-from pipelines.steps import write
-from tests.testing import raw_data
+from pipelines.steps import handover, write
+from tests.testing import raw_data, raw_tables
+from tff_algos.core import cache_folder, errors
 from tff_algos.core import config as config_lib
-from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema as schema_lib
+from tff_algos.stores import objects as objects_lib
 
 _PERSONS = tuple(f'person_{i}' for i in range(4))
 
@@ -493,13 +495,13 @@ def test_shard_that_an_engine_leaves_out_is_missed(tmp_path, monkeypatch):
 
 def test_a_raw_file_that_goes_during_a_build(tmp_path, monkeypatch):
   raw_data.write_csv(tmp_path)
-  original = build_dataset._survey
+  original = handover.read_surveys
 
-  def survey(*args):
-    original(*args)
+  def read_surveys(*args):
     (tmp_path / 'table.csv').unlink()
+    return original(*args)
 
-  monkeypatch.setattr(build_dataset, '_survey', survey)
+  monkeypatch.setattr(handover, 'read_surveys', read_surveys)
   with pytest.raises(errors.InfrastructureError, match='changed during the bu'):
     build_dataset.build(raw_data.csv_config(tmp_path), tmp_path / 'dataset')
 
@@ -515,10 +517,9 @@ def test_raw_files_that_change_during_a_build(tmp_path, monkeypatch, change):
   first, table = (tmp_path / name for name in ('a.csv', 'table.csv'))
   if change == 'goes':
     first.write_text('a,b,y,who\n')
-  original = build_dataset._survey
+  original = handover.read_surveys
 
-  def survey(*args):
-    original(*args)
+  def read_surveys(*args):
     if change == 'goes':
       first.unlink()
     elif change == 'arrives':
@@ -527,10 +528,11 @@ def test_raw_files_that_change_during_a_build(tmp_path, monkeypatch, change):
       rows = table.read_text().splitlines(keepends=True)
       kept = rows[:0:-1] if change == 'changes' else rows[1:30]
       table.write_text(''.join([*rows[:1], *kept]))
+    return original(*args)
 
   changed = 'table.csv' if change in ('changes', 'shrinks') else 'a.csv'
   with monkeypatch.context() as patched:
-    patched.setattr(build_dataset, '_survey', survey)
+    patched.setattr(handover, 'read_surveys', read_surveys)
     with pytest.raises(
       errors.InfrastructureError, match=f'changed during the build: {changed}'
     ):
@@ -539,3 +541,37 @@ def test_raw_files_that_change_during_a_build(tmp_path, monkeypatch, change):
   result = build_dataset.build(config, tmp_path / 'dataset')
   number = {'arrives': 61, 'shrinks': 29}.get(change, 60)
   assert result.manifest['counters']['raw_examples'] == number
+
+
+def test_steps_hand_over_in_a_store(tmp_path, monkeypatch):
+  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))
+  raw_tables.write(tmp_path, raw_tables.rows())
+  config = raw_tables.config(tmp_path)
+  build_dataset.build(config, tmp_path / 'local')
+  place = objects_lib.Objects('memory://by_store')
+  place.upload(tmp_path / 'table.csv', 'raw/table.csv')
+  path = f'{place.address}/raw/table.csv'
+  given = {**config.source.options, 'path': path}
+  source = dataclasses.replace(config.source, options=given)
+  uploaded = []
+
+  def upload(self, path, name, original=objects_lib.Objects.upload):
+    uploaded.append(name)
+    original(self, path, name)
+
+  monkeypatch.setattr(objects_lib.Objects, 'upload', upload)
+  flags = [f'--temp_location={place.address}/tmp/']
+  build_dataset.build(
+    dataclasses.replace(config, source=source), tmp_path / 'by_store', flags
+  )
+  assert {name.rpartition('-0000')[0] or name for name in uploaded} == {
+    *(f'work/{name}' for name in ('survey', 'dead', 'plan', 'columns')),
+    *('work/client_statistics', 'work/features.json', 'work/pieces'),
+    *('work/clients', 'work/held_out'),
+    *(f'version/{split}-00000-of' for split in schema_lib.SPLITS),
+    'version/held_out-00000-of',
+  }
+  assert raw_data.file_bytes(tmp_path / 'by_store') == (
+    raw_data.file_bytes(tmp_path / 'local')
+  )
+  assert [*place.list()] == ['raw/table.csv']

@@ -1,10 +1,7 @@
 """Builds the federated dataset of an experiment, and its dataset card."""
 
-import contextlib
-import dataclasses
 import os
 import pathlib
-from collections.abc import Generator
 
 from absl import logging
 
@@ -15,7 +12,6 @@ from pipelines.publishing import versions
 from tff_algos.core import errors
 from tff_algos.data import integrity, layout
 from tff_algos.reports.dataset import card
-from tff_algos.stores import objects, plain_copy
 
 
 def build(
@@ -38,43 +34,14 @@ def build(
     UserError: If the raw data, the partition or the disk does not allow it;
       a version that was published before stays.
   """
-  dataset = _local_dataset(folder)
-  with _with_local_data(config) as local:
-    result = build_dataset.build(
-      local,
-      dataset,
-      runner.split_flags(beam_options),
-      publication,
-    )
+  result = build_dataset.build(
+    config,
+    _local_dataset(folder),
+    runner.split_flags(beam_options),
+    publication,
+  )
   logging.info('%s', build_dataset.summarize(result))
   return result
-
-
-@contextlib.contextmanager
-def _with_local_data(
-  config: options.DatasetConfig,
-) -> Generator[options.DatasetConfig]:
-  """Copies raw data that are in an object store; their place is no recipe.
-
-  Of a table the folder is copied that it is in: its name may be a pattern.
-  """
-  given = config.source.options
-  found = {
-    key: given[key].rpartition('/') if key != 'folder' else (given[key], '', '')
-    for key in ('folder', 'path', 'test_path')
-    if objects.is_address(given.get(key))
-  }
-  with contextlib.ExitStack() as stack:
-    copies = {
-      address: stack.enter_context(plain_copy.held(address))
-      for address in {address for address, _, _ in found.values()}
-    }
-    local = {
-      key: str(copies[address] / name)
-      for key, (address, _, name) in found.items()
-    }
-    source = dataclasses.replace(config.source, options={**given, **local})
-    yield dataclasses.replace(config, source=source)
 
 
 def write_card(
@@ -88,7 +55,9 @@ def write_card(
 
   Args:
     folder: The workdir.
-    beam_options: Options of Apache Beam, as on a command line.
+    beam_options: Options of Apache Beam, as on a command line. An engine whose
+      workers hand over in a store does not see the dataset; it is measured here
+      then.
     version: Name of the version; by default the current one.
     force: Whether to replace statistics and a card that are up to date.
 
@@ -101,10 +70,11 @@ def write_card(
     if version is None
     else layout.version_folder(dataset, version)
   )
+  flags = runner.split_flags(beam_options)
+  if runner.find_handover(flags) is not None:
+    flags = []
   with staging_lib.open_staging(dataset) as staging:
-    found = statistics.measure(
-      staging, place, runner.split_flags(beam_options), force=force
-    )
+    found = statistics.measure(staging, place, flags, force=force)
     path = place / layout.CARD
     if force or not (found.reused and _fits(path)):
       text = card.render(place)

@@ -7,18 +7,34 @@ it `<name>.listing.json`, the objects that it has.
 import contextlib
 import hashlib
 import json
+import math
 import os
 import pathlib
 import shutil
 from collections.abc import Generator
+from typing import NamedTuple
 
 from tff_algos.core import cache_folder, durable, errors, folder_lock
 from tff_algos.stores import objects as objects_lib
 
 
+class Copy(NamedTuple):
+  """A copy on this machine.
+
+  Attributes:
+    address: Address of the objects.
+    folder: The folder that has them.
+    state: Hash of their names, sizes, tags and times.
+  """
+
+  address: str
+  folder: pathlib.Path
+  state: str
+
+
 @contextlib.contextmanager
-def held(address: str) -> Generator[pathlib.Path]:
-  """Copies all objects under an address; yields the folder that has them.
+def held(address: str) -> Generator[Copy]:
+  """Copies all objects under an address; yields the copy.
 
   Objects that did not change since the last copy are not read again. Those that
   change meanwhile are, so that the copy is what was there at one time. It stays
@@ -30,29 +46,68 @@ def held(address: str) -> Generator[pathlib.Path]:
   Raises:
     DataError: If there are no objects.
     InfrastructureError: If the store cannot be reached.
-    WorkdirBusyError: If another process of this machine copies or reads it.
+    WorkdirBusyError: If another process of this machine copies, or reads what
+      has changed since.
   """
   objects = objects_lib.Objects(address)
   key = hashlib.sha256(f'{objects.address} plain'.encode()).hexdigest()[:16]
   place = cache_folder.path() / 'stores' / key
   folder = place / objects.address.rpartition('/')[2]
-  durable.make_folder(place)
-  with folder_lock.exclusive(
-    place, f'another process of this machine reads the copy of {address}'
-  ):
-    # Never the folder itself, whatever its name is.
-    listing = place / f'{folder.name}.listing.json'
-    here = _read(listing)
-    while (there := _list(objects)) != here:
+  with _copied(objects, folder, 0) as state:
+    yield Copy(address, folder, state)
+
+
+@contextlib.contextmanager
+def held_elsewhere(copy: Copy) -> Generator[None]:
+  """Makes a copy of another machine here, under the same path.
+
+  Where its path is seen, or another process has made it, it is there already.
+
+  Raises:
+    InfrastructureError: If the objects have changed, the store cannot be
+      reached, or the folder cannot be written.
+  """
+  try:
+    objects = objects_lib.Objects(copy.address)
+    with _copied(objects, copy.folder, math.inf) as state:
+      if state != copy.state:
+        raise errors.InfrastructureError(
+          f'what is at {copy.address} has changed meanwhile; run this again'
+        )
+      yield
+  except PermissionError as error:
+    raise errors.InfrastructureError(
+      f'a worker cannot copy {copy.address} to {error.filename}: '
+      f'{error.strerror}. The copy has the same path on all machines; choose '
+      f'another by ${cache_folder.VARIABLE} of the program that was started'
+    ) from None
+
+
+@contextlib.contextmanager
+def _copied(
+  objects: objects_lib.Objects, folder: pathlib.Path, patience_seconds: float
+) -> Generator[str]:
+  """Copies to a folder, and holds it; yields the state of the copy."""
+  # Never the folder itself, whatever its name is.
+  listing = folder.with_name(f'{folder.name}.listing.json')
+  busy = f'another process of this machine reads the copy of {objects.address}'
+  durable.make_folder(folder.parent)
+  while True:
+    with folder_lock.shared(folder.parent, busy, patience_seconds):
+      there = _list(objects)
+      if there == _read(listing):
+        spelled = json.dumps(there, sort_keys=True)
+        yield hashlib.sha256(spelled.encode()).hexdigest()
+        return
+    with folder_lock.exclusive(folder.parent, busy, patience_seconds):
+      here = _read(listing)
       # What is written next is neither the old nor the new copy.
       listing.unlink(missing_ok=True)
-      durable.sync(place)
+      durable.sync(folder.parent)
       _copy(objects, here, there, folder)
       durable.sync_all(folder)
       with durable.replacing(listing) as file:
         json.dump(there, file)
-      here = there
-    yield folder
 
 
 def _list(objects: objects_lib.Objects) -> dict[str, list[object]]:

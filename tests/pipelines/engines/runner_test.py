@@ -226,6 +226,7 @@ def test_flags_of_engines_are_understood(flags, runner_class):
   [
     ('--runner=DataflowRunner --region=europe-west1', 'project'),
     ('--runner=FlinkRunner --flink_mastr=10.0.0.5:8081', 'flink_mastr'),
+    ('--template_location=gs://bucket/template', 'a template holds one job'),
   ],
 )
 def test_flags_that_an_engine_refuses(flags, text):
@@ -319,3 +320,20 @@ def test_environment_without_its_quotation_marks():
   )
   with pytest.raises(errors.ConfigError, match='is no JSON object'):
     runner.check_flags(flags)
+
+
+@pytest.mark.parametrize(
+  ('flags', 'address'),
+  [
+    ([], None),
+    (['--temp_location=/tmp'], None),
+    (['--temp_location=hdfs://host/tmp'], None),
+    (['--temp_location=gs://bucket/tmp'], 'gs://bucket/tmp'),
+    (
+      ['--runner=DaskRunner', '--temp_location=s3://bucket/tmp'],
+      's3://bucket/tmp',
+    ),
+  ],
+)
+def test_workers_hand_over_where_temporary_files_go(flags, address):
+  assert runner.find_handover(flags) == address

@@ -6,6 +6,7 @@ import pyarrow.parquet
 import pytest
 
 from pipelines.publishing import manifest
+from pipelines.publishing import staging as staging_lib
 from pipelines.steps import extract, planning
 from tests.testing import raw_data
 from tff_algos.core import errors
@@ -170,18 +171,23 @@ def test_manifest_says_what_was_planted(tmp_path):
 
 
 def test_shared_tests_are_counted(tmp_path):
+  staging = staging_lib.Staging(tmp_path)
+  staging.work.mkdir()
+  staging.version.mkdir()
   for i, shard in enumerate(_FACTS['clients']):
-    (tmp_path / f'clients-{i:05d}.json').write_text(json.dumps(shard))
-  facts = manifest.gather_facts(tmp_path, _PLAN)
+    path = staging.work / f'clients-{i:05d}.json'
+    path.write_text(json.dumps(shard))
+  facts = manifest.gather_facts(staging, _PLAN)
   assert facts == {'clients': _FACTS['clients'], 'held_out': []}
   shared = np.array([[7, 0], [0, 5], [7, 5]])
   plan = _PLAN._replace(shared_test=shared)
-  facts = manifest.gather_facts(tmp_path, plan)
+  facts = manifest.gather_facts(staging, plan)
   assert [s['counts']['test'] for s in facts['clients']] == [[7, 5], [12]]
   assert facts['clients'][1]['label_histogram']['test'] == [[7, 5]]
   assert facts['clients'][1]['counts']['train'] == [5]
+  facts |= {'held_out': _FACTS['held_out']}
   made = manifest.build_manifest(
-    {}, _SCHEMA, plan, facts | {'held_out': _FACTS['held_out']}, folder=tmp_path
+    {}, _SCHEMA, plan, facts, folder=staging.version
   )
   assert made['num_examples']['test'] == {'participating': 12, 'unseen': 12}
   assert made['shared_test'] == 'held_out_by_class'

@@ -1,11 +1,13 @@
 import errno
 import os
+import pickle
 import tempfile
 
 import pytest
 
 from pipelines.publishing import staging as staging_lib
 from tff_algos.core import errors
+from tff_algos.stores import objects as objects_lib
 
 
 def _publish(dataset, version, content):
@@ -111,3 +113,58 @@ def test_atomic_path(tmp_path):
     assert _names(staging.work) == ['file']
     # Other users may read what one of them has built.
     assert target.stat().st_mode & 0o777 == 0o644
+
+
+def test_what_workers_hand_over_in_a_store(tmp_path):
+  place = objects_lib.Objects('memory://staging_test')
+  with staging_lib.open_staging(tmp_path, f'{place.address}/tmp/') as staging:
+    worker = pickle.loads(pickle.dumps(staging))
+    shard = worker.version / 'shard'
+    with worker.handing_over(shard) as path:
+      path.write_text('012345')
+    assert not shard.exists()
+    assert worker.read(shard) == b'012345'
+    assert worker.read(shard, 2, 4) == b'23'
+    with worker.handing_over(worker.work / 'note-1') as path:
+      path.write_text('')
+    with pytest.raises(RuntimeError):
+      with worker.handing_over(worker.work / 'note-2') as path:
+        path.write_text('half')
+        raise RuntimeError
+    assert staging.find('note-') == [staging.work / 'note-1']
+    (tmp_path / 'model' / 'part').mkdir(parents=True)
+    (tmp_path / 'model' / 'part' / 'note-3').write_text('3')
+    shared = staging.share(tmp_path / 'model', 'lent')
+    assert worker.read(shared / 'part' / 'note-3') == b'3'
+    with worker.fetched(shared) as folder:
+      assert (folder / 'part' / 'note-3').read_text() == '3'
+    assert not folder.exists()
+    assert staging.find('note-') == [staging.work / 'note-1']
+    staging.gather()
+    assert shard.read_text() == '012345'
+    assert not [*staging.work.iterdir()]
+    assert len(place.list('tmp')) == 3
+  assert not place.list()
+
+
+def test_objects_of_a_killed_run_are_deleted_by_the_next(tmp_path, monkeypatch):
+  place = objects_lib.Objects('memory://staging_test')
+  with monkeypatch.context() as patch:
+    patch.setattr(staging_lib, '_remove', lambda root: None)  # A kill.
+    with staging_lib.open_staging(tmp_path, place.address) as staging:
+      with staging.handing_over(staging.work / 'note') as path:
+        path.write_text('1')
+  assert place.list() and _names(tmp_path)
+  with staging_lib.open_staging(tmp_path):
+    assert not place.list()
+  assert not _names(tmp_path)
+
+
+def test_a_store_that_fails_at_the_end_stops_nothing(tmp_path, monkeypatch):
+  def fail(self):
+    raise errors.InfrastructureError('down')
+
+  monkeypatch.setattr(staging_lib.StagingInStore, 'clear', fail)
+  with staging_lib.open_staging(tmp_path, 'memory://staging_test'):
+    pass
+  assert not _names(tmp_path)

@@ -9,12 +9,15 @@ from pyarrow import parquet
 from pipelines import build_dataset
 from pipelines.engines import failures
 from pipelines.publishing import published
+from pipelines.publishing import staging as staging_lib
 from pipelines.scoring import batch_inference, model_choice, predictions
 from tests.testing import exportable, raw_data, scoring
-from tff_algos.core import errors
+from tests.testing import published as publishing
+from tff_algos.core import cache_folder, errors
 from tff_algos.core import model as model_lib
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import layout
+from tff_algos.stores import objects as objects_lib
 
 
 @pytest.fixture(name='workdir', scope='module')
@@ -22,9 +25,17 @@ def make_workdir(tmp_path_factory):
   return scoring.write_workdir(tmp_path_factory.mktemp('run'))
 
 
-def _score(workdir, output, *, assignments=None, beam_options=(), **options):
+def _score(
+  workdir,
+  output,
+  *,
+  dataset=None,
+  assignments=None,
+  beam_options=(),
+  **options,
+):
   return batch_inference.score(
-    workdir / 'dataset',
+    dataset or workdir / 'dataset',
     workdir / 'export',
     output,
     model_choice.ScoringConfig(**options),
@@ -345,7 +356,30 @@ def test_damage_that_a_worker_finds_passes_through_any_engine(tmp_path):
   scorer = batch_inference.Scorer(
     published.Reader(folder), (), model_choice.ScoringConfig(), {}, 8
   )
+  staging = staging_lib.Staging(tmp_path)
   with pytest.raises(failures.StepError) as caught:
-    list(batch_inference.ReadClients(scorer).process(0))
+    list(batch_inference.ReadClients(scorer, staging).process(0))
   found = failures.find(RuntimeError(str(caught.value)))
   assert isinstance(found, errors.DataError)
+
+
+def test_workers_that_hand_over_in_a_store_read_the_dataset_there(
+  workdir, scored, tmp_path, monkeypatch
+):
+  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))
+  place = objects_lib.Objects('memory://batch_inference_test')
+  flags = [f'--temp_location={place.address}/tmp']
+  with pytest.raises(errors.ConfigError, match='do not see .*give the address'):
+    _score(workdir, tmp_path / 'refused', beam_options=flags)
+  publishing.publish(workdir, f'{place.address}/run')
+  _score(
+    workdir,
+    tmp_path / 'there',
+    dataset=f'{place.address}/run',
+    beam_options=flags,
+  )
+  there, here = (
+    raw_data.file_bytes(f) for f in (tmp_path / 'there', scored[0])
+  )
+  assert there == here
+  assert not place.list('tmp')

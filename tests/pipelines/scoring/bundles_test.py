@@ -10,6 +10,7 @@ from concurrent import futures
 import numpy as np
 import pytest
 
+from pipelines.publishing import staging as staging_lib
 from pipelines.scoring import bundles, model_choice
 from tests.testing import exportable
 from tff_algos.core import errors
@@ -39,7 +40,8 @@ def make_export(tmp_path_factory):
 @pytest.fixture(name='loaded', scope='module')
 def make_loaded(export):
   found = _find(export)
-  return bundles.BundleHandler(found, max_rows=4).load_model()
+  staging = staging_lib.Staging(export)
+  return bundles.BundleHandler(found, 4, staging).load_model()
 
 
 def _find(
@@ -106,7 +108,7 @@ def test_one_thread_at_a_time_asks_a_model():
 
 
 def test_handler_answers_each_request_of_a_batch(export, loaded):
-  handler = bundles.BundleHandler(_find(export), max_rows=4)
+  handler = bundles.BundleHandler(_find(export), 4, staging_lib.Staging(export))
   choices = [model_choice.Choice('cluster', i, 'assignment') for i in (1, 0)]
   batch = [
     bundles.Request(f'client {i}', choice, _X[: 3 + i], _Y[: 3 + i])

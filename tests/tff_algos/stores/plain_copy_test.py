@@ -1,9 +1,10 @@
 import os
+import shutil
 
 import pytest
 
 from tests.testing import power_loss
-from tff_algos.core import cache_folder, errors
+from tff_algos.core import cache_folder, durable, errors
 from tff_algos.stores import objects as objects_lib
 from tff_algos.stores import plain_copy
 
@@ -43,7 +44,7 @@ def _content(folder):
 
 
 def test_what_changed_alone_is_read_again(objects, downloads):
-  with plain_copy.held(_ADDRESS) as folder:
+  with plain_copy.held(_ADDRESS) as (_, folder, _):
     assert folder.name == 'raw'
     assert _content(folder) == {
       name: name for name in ('a.csv', 'b/c.csv', 'gone.csv')
@@ -51,7 +52,7 @@ def test_what_changed_alone_is_read_again(objects, downloads):
   objects.write('a.csv', b'other')
   objects.delete('gone.csv')
   downloads.clear()
-  with plain_copy.held(f'{_ADDRESS}/') as folder:
+  with plain_copy.held(f'{_ADDRESS}/') as (_, folder, _):
     assert _content(folder) == {'a.csv': 'other', 'b/c.csv': 'b/c.csv'}
   assert downloads == ['a.csv']
   assert sorted(os.listdir(folder.parent)) == ['raw', 'raw.listing.json']
@@ -65,7 +66,7 @@ def test_a_change_meanwhile_is_copied_too(objects, monkeypatch):
       self.delete('gone.csv')
 
   monkeypatch.setattr(objects_lib.Objects, 'download', change)
-  with plain_copy.held(_ADDRESS) as folder:
+  with plain_copy.held(_ADDRESS) as (_, folder, _):
     assert _content(folder) == {'a.csv': 'changed', 'b/c.csv': 'b/c.csv'}
 
 
@@ -84,13 +85,13 @@ def test_an_interrupted_copy_is_made_anew(objects, downloads, monkeypatch):
     with pytest.raises(KeyboardInterrupt), plain_copy.held(_ADDRESS):
       pass
   downloads.clear()
-  with plain_copy.held(_ADDRESS) as folder:
+  with plain_copy.held(_ADDRESS) as (_, folder, _):
     assert _content(folder)['a.csv'] == 'new'
   assert sorted(downloads) == ['a.csv', 'b/c.csv', 'gone.csv']
 
 
 def test_after_a_power_loss_a_listing_has_what_is_there(objects):
-  with plain_copy.held(_ADDRESS) as folder:
+  with plain_copy.held(_ADDRESS) as (_, folder, _):
     listing = folder.with_name('raw.listing.json')
     known = {listing.read_text(): _content(folder)}
   objects.write('a.csv', b'other')
@@ -121,5 +122,36 @@ def test_a_folder_of_any_name_is_copied(objects, name):
   address = f'memory://bucket/{name}'
   objects_lib.Objects(address).write('a.csv', b'1')
   for _ in range(2):
-    with plain_copy.held(address) as folder:
+    with plain_copy.held(address) as (_, folder, _):
       assert folder.name == name and _content(folder) == {'a.csv': '1'}
+
+
+def test_a_worker_elsewhere_makes_the_same_copy(objects, downloads):
+  with plain_copy.held(_ADDRESS) as copy:
+    content = _content(copy.folder)
+    downloads.clear()
+    with plain_copy.held_elsewhere(copy):  # Here it is there already.
+      assert not downloads
+  shutil.rmtree(copy.folder.parent)
+  with plain_copy.held_elsewhere(copy), plain_copy.held_elsewhere(copy):
+    assert _content(copy.folder) == content
+  assert sorted(downloads) == sorted(content)
+  objects.write('a.csv', b'other')
+  with pytest.raises(errors.InfrastructureError, match='has changed meanwhile'):
+    with plain_copy.held_elsewhere(copy):
+      pass
+
+
+def test_a_worker_that_cannot_write_the_copy(objects, monkeypatch):
+  with plain_copy.held(_ADDRESS) as copy:
+    pass
+
+  def refuse(path):
+    raise PermissionError(13, 'Permission denied', str(path))
+
+  monkeypatch.setattr(durable, 'make_folder', refuse)
+  with pytest.raises(
+    errors.InfrastructureError, match=r'cannot copy .* choose .*\$TFF_ALGOS'
+  ):
+    with plain_copy.held_elsewhere(copy):
+      pass
