@@ -379,6 +379,20 @@ def label_ends(axes: axes_lib.Axes, labels: list[EndLabel]) -> None:
     )
 
 
+def note(axes: axes_lib.Axes, text: str, place: tuple[float, float]) -> None:
+  """Writes a small text, if there is any, above a point with finite numbers."""
+  if text and np.isfinite(place).all():
+    axes.annotate(
+      text.strip(),
+      place,
+      xytext=(0, 6),
+      textcoords='offset points',
+      ha='center',
+      color=MUTED,
+      fontsize=_FONT_SIZE - 2.5,
+    )
+
+
 def spread(positions: np.ndarray, gap: float) -> np.ndarray:
   """Moves positions apart to at least `gap`, by the least squares.
 

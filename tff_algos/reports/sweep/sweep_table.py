@@ -80,7 +80,7 @@ def console(sweep: sweep_lib.Sweep, prefixes: Sequence[str]) -> str:
     lines.append(f'{"mean":>12} {"std":>11}  metric')
     for name in _printed(sweep, cell, prefixes):
       spread = sweep_lib.spread(cell.last, name)
-      few = '' if spread.num == len(cell.runs) else f' ({_seeds(spread.num)})'
+      few = fewer_seeds(cell.last, name)
       lines.append(
         f'{_number(spread.mean):>12} {_number(spread.std):>11}  {name}{few}'
       )
@@ -105,6 +105,23 @@ def spread_text(
   if not spread.num:
     return ABSENT
   return measure.text(sweep.example, spread.mean, spread.std)
+
+
+def fewer_seeds(points: Sequence[dict[str, float]], name: str) -> str:
+  """Returns `' (2 of 3 seeds)'` if a mean is not over all seeds.
+
+  Args:
+    points: Metrics of each run.
+    name: Name of the metric.
+
+  Returns:
+    Empty if the metric is finite in all runs, or given in none.
+  """
+  num = sweep_lib.spread(points, name).num
+  is_given = any(point.get(name) is not None for point in points)
+  if num == len(points) or not is_given:
+    return ''
+  return f' ({num} of {_seeds(len(points))})'
 
 
 def _place(sweep: sweep_lib.Sweep, cell: sweep_lib.Cell) -> dict[str, Any]:
