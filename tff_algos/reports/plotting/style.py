@@ -27,6 +27,7 @@ PERSONALIZED = INK
 LOCAL = '#8b3a62'
 OWN_CLUSTER = '#8a6d1f'
 UNSEEN = '#7d8286'
+UNSEEN_PERSONALIZED = '#3c6e71'
 
 # Okabe and Ito's palette, safe for colour-blind readers; without yellow, which
 # is too faint for a line, and with two more colours at the end.
@@ -279,6 +280,7 @@ def client_lines(
     ('participating/test/personalized', 'personalized', PERSONALIZED),
     ('participating/test/local', 'local', LOCAL),
     ('participating/test/cluster', own_cluster_name(run), OWN_CLUSTER),
+    ('unseen/test/personalized', 'unseen, personalized', UNSEEN_PERSONALIZED),
     ('unseen/test/cluster', 'unseen clients', UNSEEN),
   )
   return [

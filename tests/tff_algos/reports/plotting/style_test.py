@@ -143,6 +143,17 @@ def test_titles_of_panels_are_wrapped():
   assert max(map(len, title.split('\n'))) <= 30
 
 
+def test_a_mixture_fitted_to_unseen_clients_has_a_line(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  run = run_lib.read(tmp_path)
+  columns = run.rounds.columns
+  name = 'unseen/test/{}/accuracy'.format
+  columns[name('personalized')] = columns[name('cluster')]
+  *_, fitted, cluster = style.client_lines(run)
+  assert [fitted[0], cluster[0]] == ['unseen, personalized', 'unseen clients']
+  assert fitted[2] != cluster[2]
+
+
 def test_local_models_have_a_line_where_there_are_some(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=2)
   names = [name for name, *_ in style.client_lines(run_lib.read(tmp_path))]
