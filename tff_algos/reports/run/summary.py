@@ -136,10 +136,14 @@ def _distance_rows(run: run_lib.Run) -> list[Row]:
   ]
   labels = ['membership, total variation, median (mean)']
   labels += [f'  in round {end.round_num}' for end in ends[:-1]]
-  return [
+  rows = [
     Row(label, text, _ABSENT)
     for label, text in zip(labels, texts[::-1], strict=False)
   ]
+  if ends and ends[-1].num_unsampled:
+    left_out = f'{ends[-1].num_unsampled:,}'
+    rows.insert(1, Row('  clients left out, never sampled', left_out, _ABSENT))
+  return rows
 
 
 def _settled_row(run: run_lib.Run) -> Row:
