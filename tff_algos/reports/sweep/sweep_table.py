@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from tff_algos.core import errors
 from tff_algos.reports.sweep import measures
 from tff_algos.reports.sweep import sweep as sweep_lib
 
@@ -69,7 +70,20 @@ def console(sweep: sweep_lib.Sweep, prefixes: Sequence[str]) -> str:
   Args:
     sweep: The runs.
     prefixes: Prefixes of the metrics; empty for those of the report.
+
+  Raises:
+    DataError: If no metric begins with one of the prefixes.
   """
+  names = dict.fromkeys(
+    name for cell in sweep.cells for name in _comparable(cell.last)
+  )
+  for prefix in prefixes:
+    if not any(name.startswith(prefix) for name in names):
+      starts = dict.fromkeys(name.partition('/')[0] for name in names)
+      raise errors.DataError(
+        f'--metrics={prefix}: no metric of the last round that can be averaged '
+        f'over runs begins so; they begin with {", ".join(starts)}'
+      )
   lines = []
   for cell in sweep.cells:
     rate = cell.rate
