@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import matplotlib.colors
 import matplotlib.style
 import numpy as np
 from matplotlib import axes as axes_lib
@@ -41,6 +42,9 @@ _PALETTE = (
   '#7a4f2b',
   '#6a5acd',
 )
+
+# Of each run through the palette: black or white, and its share.
+_SHADES = ((0, 0.0), (0, 0.45), (1, 0.45))
 
 # Inches. All pictures are equally wide, so that a page shows their texts in one
 # size.
@@ -417,4 +421,8 @@ def spread(positions: np.ndarray, gap: float) -> np.ndarray:
 
 
 def _color(index: int) -> str:
-  return _PALETTE[index % len(_PALETTE)]
+  """Returns the palette, then the same darker, then lighter."""
+  cycle, place = divmod(index, len(_PALETTE))
+  toward, share = _SHADES[cycle % len(_SHADES)]
+  rgb = np.array(matplotlib.colors.to_rgb(_PALETTE[place]))
+  return matplotlib.colors.to_hex((1 - share) * rgb + share * toward)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hypothesis_numpy
+from matplotlib import colors
 
 from tests.testing import fake_workdir
 from tff_algos.reports.plotting import style
@@ -81,6 +82,12 @@ def test_all_scores_fit(tmp_path, higher, values, scale):
   assert scale == 'linear' or axes.yaxis.get_major_formatter()(10) == '10'
   assert low <= min(values) < high
   assert low < max(values) < high
+
+
+def test_sources_have_different_colours():
+  rgb = np.array([colors.to_rgb(one) for one in style.colors(24)])
+  apart = np.abs(rgb[:, None] - rgb).max(axis=-1)
+  assert apart[np.triu_indices(24, 1)].min() > 0.08
 
 
 def test_lines_look_different():
