@@ -58,6 +58,11 @@ class Facts(NamedTuple):
   samples: tuple[schema_lib.Examples, ...]
 
   @property
+  def has_tokens(self) -> bool:
+    """Returns whether features are ids of tokens, which have no mean."""
+    return self.schema.x_dtype == 'int32'
+
+  @property
   def title(self) -> str:
     """Returns the kind of the source, and which of its kind it is."""
     source = self.manifest['recipe']['source']

@@ -13,11 +13,12 @@ import numpy as np
 from matplotlib import axes as axes_lib
 from matplotlib import axis as axis_lib
 from matplotlib import figure as figure_lib
-from matplotlib import lines, ticker
+from matplotlib import lines, patches, ticker
 from matplotlib.backends import backend_agg
 from sklearn import isotonic
 
 from tff_algos.evaluation import recovery
+from tff_algos.reports.plotting import client_axis
 from tff_algos.reports.run import run as run_lib
 
 INK = '#1a1a1a'
@@ -54,7 +55,10 @@ _FONT_SIZE = 9.5
 _MAX_MARKERS = 25
 # Characters.
 _LONGEST_LEGEND_LINE = 100
+_LONGEST_LEGEND_NAME = 24
 _LONGEST_PANEL_TITLE = 30
+# Entries of a legend beside axes, which are 2.5 inches high or more.
+_MAX_LEGEND_ROWS = 12
 _DOTS_PER_INCH = 150
 _STYLE = {
   'axes.edgecolor': MUTED,
@@ -206,6 +210,35 @@ def new_figure_with_legend(
     fontsize=_FONT_SIZE - 0.5,
   )
   return figure
+
+
+def name_colors(
+  axes: axes_lib.Axes, names: Sequence[str], colors: Sequence[str]
+) -> None:
+  """Adds a legend of colours beside the axes, the first name at the bottom.
+
+  There is none of more than 24 colours, which cannot be told apart.
+
+  Args:
+    axes: Axes to add it to.
+    names: Names in the stacking order of the bars; long ones are shortened.
+    colors: Their colours.
+  """
+  if len(names) > len(_PALETTE) * len(_SHADES):
+    return
+  handles = [
+    patches.Patch(color=color, label=name)
+    for name, color in zip(
+      client_axis.shortened(names, _LONGEST_LEGEND_NAME), colors, strict=True
+    )
+  ]
+  axes.legend(
+    handles=handles[::-1],
+    loc='center left',
+    bbox_to_anchor=(1, 0.5),
+    handlelength=0.9,
+    ncols=math.ceil(len(names) / _MAX_LEGEND_ROWS),
+  )
 
 
 def wrapped(title: str) -> str:

@@ -145,6 +145,22 @@ def test_lines_that_agree_are_all_seen():
   assert len(axes.collections) == 6
 
 
+@pytest.mark.parametrize(
+  ('count', 'num_columns'), [(2, 1), (12, 1), (13, 2), (24, 2), (25, 0)]
+)
+def test_colours_are_named_from_the_bottom_in_columns(count, num_columns):
+  axes = style.new_figure(5, 'x').subplots()
+  names = ['_night', *map(str, range(1, count))]
+  style.name_colors(axes, names, style.colors(count))
+  legend = axes.get_legend()
+  assert (legend is not None) == bool(num_columns)
+  if legend:
+    assert legend._ncols == num_columns
+    assert [text.get_text() for text in legend.get_texts()] == names[::-1]
+    shown = [colors.to_hex(one.get_facecolor()) for one in legend.get_patches()]
+    assert shown == [*style.colors(count)][::-1]
+
+
 def test_titles_of_panels_are_wrapped():
   title = style.wrapped('rounds until participating/test/accuracy = 0.5')
   assert max(map(len, title.split('\n'))) <= 30
