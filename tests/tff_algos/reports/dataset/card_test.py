@@ -1,6 +1,7 @@
 """The card as a whole: one page that needs no other file."""
 
 import base64
+import dataclasses
 import html.parser
 import io
 
@@ -144,7 +145,8 @@ def test_planted_truth_is_told_and_cut():
 
 def test_ids_of_tokens_have_no_mean():
   facts = fake_facts.make(x_shape=(5,))
-  facts = facts._replace(schema=facts.schema._replace(x_dtype='int32'))
+  schema = dataclasses.replace(facts.schema, x_dtype='int32')
+  facts = facts._replace(schema=schema)
   for row in (*card.splits(facts), *card.sources(facts)):
     assert row[3] == '–'
   assert '±' in card.splits(fake_facts.make())[0][3]

@@ -1,5 +1,7 @@
 """The picture of distances between source distributions."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy.spatial import distance
@@ -50,7 +52,8 @@ def test_a_source_without_examples_is_left_out():
 
 def test_ids_of_tokens_have_no_distance():
   facts = fake_facts.make(x_shape=(5,))
-  facts = facts._replace(schema=facts.schema._replace(x_dtype='int32'))
+  schema = dataclasses.replace(facts.schema, x_dtype='int32')
+  facts = facts._replace(schema=schema)
   (labels,) = sources_plot.draw(facts).axes
   assert labels.get_title().startswith('labels')
 
