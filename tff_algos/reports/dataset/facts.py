@@ -24,7 +24,6 @@ class Facts(NamedTuple):
   """Facts of a version; N clients, S source distributions, C classes.
 
   Attributes:
-    folder: Folder of the version.
     manifest: Its manifest.
     schema: Shape and meaning of an example.
     totals: See `statistics.Statistics`.
@@ -42,7 +41,6 @@ class Facts(NamedTuple):
       are any.
   """
 
-  folder: pathlib.Path
   manifest: Mapping[str, Any]
   schema: schema_lib.Schema
   totals: Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -104,7 +102,6 @@ def read(folder: pathlib.Path) -> Facts:
     )
   clients = found.clients.to_pydict()
   return Facts(
-    folder=opened.path,
     manifest=opened.manifest,
     schema=opened.schema,
     totals=found.totals,

@@ -457,5 +457,8 @@ def _color(index: int) -> str:
   """Returns the palette, then the same darker, then lighter."""
   cycle, place = divmod(index, len(_PALETTE))
   toward, share = _SHADES[cycle % len(_SHADES)]
-  rgb = np.array(matplotlib.colors.to_rgb(_PALETTE[place]))
-  return matplotlib.colors.to_hex((1 - share) * rgb + share * toward)
+  red, green, blue = (
+    (1 - share) * part + share * toward
+    for part in matplotlib.colors.to_rgb(_PALETTE[place])
+  )
+  return matplotlib.colors.to_hex((red, green, blue))

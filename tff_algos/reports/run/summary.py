@@ -268,7 +268,7 @@ def _source_row(run: run_lib.Run, points, source: str) -> Row:
     if best == recovery.UNMATCHED:
       texts.append(_ABSENT)
       continue
-    text = style.score_text(run, scores[best])
+    text = style.score_text(run, float(scores[best]))
     texts.append(text if run.num_clusters == 1 else f'({best}) {text}')
   label = 'best cluster' if run.num_clusters > 1 else 'global model'
   return Row(f'{label} on held-out {source}', *texts)
