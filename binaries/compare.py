@@ -29,10 +29,11 @@ def _main() -> None:
   def main() -> None:
     from tff_algos.experiments.sweeps import comparison, grid
 
+    options = read_options()
     if runs.value:
       plan = comparison.plan_of_folders(runs.value, workdir.value)
       grid.write_plan(plan, workdir.value)
-    print(comparison.compare(workdir.value, read_options()))
+    print(comparison.compare(workdir.value, options))
 
   command.run(main)
 

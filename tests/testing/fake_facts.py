@@ -1,7 +1,5 @@
 """Facts about a dataset that never was, of any size."""
 
-import pathlib
-
 import numpy as np
 
 from tff_algos.data import schema as schema_lib
@@ -40,7 +38,6 @@ def make(
   ids = tuple(f'client_{i:05d}' for i in range(num_clients))
   none = np.zeros(num_clients, np.int64)
   return facts_lib.Facts(
-    folder=pathlib.Path('/nowhere'),
     manifest=_manifest(schema, num_clients, size, source_options),
     schema=schema,
     totals=_totals(schema, sources, labels, rng),

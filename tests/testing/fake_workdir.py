@@ -216,6 +216,8 @@ class _Fake:
         'group': 'unseen',
         'num_test_examples': 20,
         'cluster_id': index % self._num_clusters,
+        # The fitted mixture of a newcomer, worse than all models.
+        f'test_personalized_{self._score}': self._learned(0, 0.88),
         f'test_cluster_{self._score}': self._learned(50, 0.88),
         **{
           f'membership_{cluster}': float(cluster == index % self._num_clusters)

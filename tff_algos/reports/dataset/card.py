@@ -23,7 +23,7 @@ from tff_algos.reports.dataset import facts as facts_lib
 from tff_algos.reports.plotting import html, picture
 
 # To be raised when the page for the same statistics changes.
-CARD_VERSION = 3
+CARD_VERSION = 4
 # Longer values of the ground truth are truncated; the manifest has them whole.
 _MAX_CHARS = 1000
 
@@ -174,25 +174,27 @@ def splits(facts: facts_lib.Facts) -> list[tuple[str, ...]]:
     for split in schema_lib.SPLITS:
       total = facts.totals[group][split]
       if total['num_examples']:
-        rows.append((group, split, *_numbers(total)))
+        rows.append((group, split, *_numbers(facts, total)))
   return rows
 
 
 def sources(facts: facts_lib.Facts) -> list[tuple[str, ...]]:
   """Returns the same numbers by source, of clients and held-out examples."""
   return [
-    (name, where, *_numbers(facts.totals[kind][name]))
+    (name, where, *_numbers(facts, facts.totals[kind][name]))
     for name in facts.schema.source_names
     for kind, where in (('source', 'clients'), (layout.HELD_OUT, 'held out'))
     if facts.totals[kind][name]['num_examples']
   ]
 
 
-def _numbers(total: Mapping[str, Any]) -> tuple[str, ...]:
+def _numbers(
+  facts: facts_lib.Facts, total: Mapping[str, Any]
+) -> tuple[str, ...]:
   x, y = total['x'], total.get('y')
   return (
     f'{total["num_examples"]:,}',
-    _moments(x),
+    '–' if facts.has_tokens else _moments(x),
     f'{x["min"]:.3g} to {x["max"]:.3g}',
     _moments(y) if y else _entropy(total['label_counts']),
   )

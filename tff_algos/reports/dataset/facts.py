@@ -24,7 +24,6 @@ class Facts(NamedTuple):
   """Facts of a version; N clients, S source distributions, C classes.
 
   Attributes:
-    folder: Folder of the version.
     manifest: Its manifest.
     schema: Shape and meaning of an example.
     totals: See `statistics.Statistics`.
@@ -42,7 +41,6 @@ class Facts(NamedTuple):
       are any.
   """
 
-  folder: pathlib.Path
   manifest: Mapping[str, Any]
   schema: schema_lib.Schema
   totals: Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -56,6 +54,11 @@ class Facts(NamedTuple):
   mixture: np.ndarray | None
   clusters: np.ndarray | None
   samples: tuple[schema_lib.Examples, ...]
+
+  @property
+  def has_tokens(self) -> bool:
+    """Returns whether features are ids of tokens, which have no mean."""
+    return self.schema.x_dtype == 'int32'
 
   @property
   def title(self) -> str:
@@ -99,7 +102,6 @@ def read(folder: pathlib.Path) -> Facts:
     )
   clients = found.clients.to_pydict()
   return Facts(
-    folder=opened.path,
     manifest=opened.manifest,
     schema=opened.schema,
     totals=found.totals,

@@ -81,11 +81,8 @@ def _draw_targets(
   axes = figure.subplots()
   axes.grid(True, axis='both')
   main = np.argmax(facts.sources[clients], axis=1)
-  names, colors = (
-    facts.schema.source_names,
-    style.colors(facts.schema.num_sources),
-  )
-  for source, (name, color) in enumerate(zip(names, colors, strict=True)):
+  colors = style.colors(facts.schema.num_sources)
+  for source, color in enumerate(colors):
     rows = main == source
     axes.scatter(
       means[rows],
@@ -94,11 +91,12 @@ def _draw_targets(
       color=color,
       alpha=0.85 if len(clients) <= 1000 else 0.4,
       linewidths=0,
-      label=f'mostly {name}',
     )
-  if len(names) > 1:
-    axes.legend(loc='center left', bbox_to_anchor=(1, 0.5))
-  axes.set_title(f'one dot per client, {len(clients):,} clients')
+  title = f'one dot per client, {len(clients):,} clients'
+  if len(colors) > 1:
+    title += ', in the colour of its main source'
+    style.name_colors(axes, facts.schema.source_names, colors)
+  axes.set_title(title)
   axes.set_xlabel("mean of the client's labels")
   axes.set_ylabel('standard deviation')
   return figure
@@ -108,7 +106,7 @@ def _caption(facts: facts_lib.Facts) -> str:
   if not facts.schema.num_classes:
     return 'Labels of all examples of each client with training examples.'
   text = 'Labels of the training examples of each client.'
-  if len(facts.client_ids) > client_rows.MAX_ROWS:
+  if len(client_rows.similar_side_by_side(facts)) > client_rows.MAX_ROWS:
     text += ' Each row is the mean of several similar clients.'
   return text
 

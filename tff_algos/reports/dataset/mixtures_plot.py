@@ -26,7 +26,7 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
   figure = style.new_figure(3.9, 'Source distributions of the clients')
   axes = figure.subplots()
   positions = np.arange(len(shares))
-  _draw_bars(axes, facts.schema.source_names, shares)
+  _draw_bars(axes, shares)
   if facts.mixture is not None:
     planned = np.cumsum(rows.mean(facts.mixture), axis=1)[:, :-1]
     for heights in planned.T:
@@ -51,28 +51,16 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
   axes.set_xlabel(f'{rows.title}, sorted by similarity')
   axes.set_ylabel('share of the training examples (%)')
   style.format_percent(axes.yaxis)
-  handles, labels = axes.get_legend_handles_labels()
-  # In the stacking order of the bars.
-  axes.legend(
-    handles[::-1], labels[::-1], loc='center left', bbox_to_anchor=(1, 0.5)
-  )
+  names = facts.schema.source_names
+  style.name_colors(axes, names, style.colors(len(names)))
   return figure
 
 
-def _draw_bars(axes, names: tuple[str, ...], shares: np.ndarray) -> None:
+def _draw_bars(axes, shares: np.ndarray) -> None:
   below = np.zeros(len(shares))
-  for name, color, heights in zip(
-    names, style.colors(len(names)), shares.T, strict=True
-  ):
-    axes.bar(
-      np.arange(len(shares)),
-      heights,
-      0.92,
-      below,
-      color=color,
-      alpha=0.85,
-      label=name,
-    )
+  colors = style.colors(shares.shape[1])
+  for color, heights in zip(colors, shares.T, strict=True):
+    axes.bar(np.arange(len(shares)), heights, 0.92, below, color=color)
     below += heights
 
 

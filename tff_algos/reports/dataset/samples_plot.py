@@ -23,7 +23,7 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
     None if no source distribution has examples, or features are token ids,
     which have no mean.
   """
-  if facts.schema.x_dtype == 'int32':
+  if facts.has_tokens:
     return None
   shown = [
     s

@@ -1,4 +1,4 @@
-"""Client ids as tick labels of an axis."""
+"""Client ids as tick labels of an axis, and names made short."""
 
 import os
 from collections.abc import Sequence
@@ -36,23 +36,23 @@ def name(
   )
 
 
-def shortened(client_ids: Sequence[str]) -> list[str]:
-  """Returns ids as lines of at most 16 printable characters.
+def shortened(names: Sequence[str], longest: int = _LONGEST_ID) -> list[str]:
+  """Returns ids or names as lines of at most `longest` printable characters.
 
   If one is longer, `…` replaces what all of them begin or end with.
   """
   texts = [
     ''.join(c if c.isprintable() else '\N{REPLACEMENT CHARACTER}' for c in text)
-    for text in client_ids
+    for text in names
   ]
-  if max(map(len, texts), default=0) <= _LONGEST_ID:
+  if max(map(len, texts), default=0) <= longest:
     return texts
   if len(texts) > 1:
     texts = _without_common_start(texts)
     texts = [text[::-1] for text in texts]
     texts = [text[::-1] for text in _without_common_start(texts)]
   return [
-    text if len(text) <= _LONGEST_ID else f'{text[: _LONGEST_ID - 1]}…'
+    text if len(text) <= longest else f'{text[: longest - 1]}…'
     for text in texts
   ]
 

@@ -21,7 +21,7 @@ class Surface(NamedTuple):
   Attributes:
     x: Ascending, `[columns]`.
     y: Ascending, `[rows]`.
-    losses: `[rows, columns]`, > 0; non-finite values are left white.
+    losses: `[rows, columns]`, >= 0; non-finite values are left white.
   """
 
   x: np.ndarray
@@ -79,15 +79,18 @@ def draw(
 def levels(surface: Surface, paths: Sequence[Path]) -> np.ndarray:
   """Returns the contour levels of the loss, ascending, in equal ratios.
 
-  They range from the minimum on the grid to twice the largest loss near a path,
-  so that steep borders do not use up all levels.
+  They range from the positive minimum on the grid to twice the largest loss
+  near a path, so that steep borders do not use up all levels.
   """
-  values = np.where(np.isfinite(surface.losses), surface.losses, np.inf)
   places = np.concatenate([path.places for path in paths])
   rows = np.abs(surface.y[:, None] - places[:, 1]).argmin(axis=0)
   columns = np.abs(surface.x[:, None] - places[:, 0]).argmin(axis=0)
+  # Losses of 0 have no logarithm.
+  usable = np.isfinite(surface.losses) & (surface.losses > 0)
+  values = surface.losses[usable] if usable.any() else np.ones(1)
+  near = surface.losses[rows, columns]
   low = values.min()
-  high = min(_HEADROOM * values[rows, columns].max(), values.max())
+  high = min(_HEADROOM * near[np.isfinite(near)].max(initial=low), values.max())
   return np.geomspace(low, max(high, 1.01 * low), _NUM_LEVELS)
 
 

@@ -1,9 +1,11 @@
 """Pictures of a report: drawing, and atomic publishing with their page."""
 
+import contextlib
 import os
 import pathlib
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -14,6 +16,8 @@ from tff_algos.reports.plotting import style
 
 _INDEX = 'index.html'
 _TEMPORARY = '.report-'
+# Longest publishing of pictures that are drawn.
+_MAX_SECONDS = 3600
 
 
 class Picture(NamedTuple):
@@ -71,7 +75,7 @@ def publish(
   """Writes `<workdir>/report`: the pictures, and a page that shows them.
 
   Every file is written to a temporary file and renamed, the page last. Pictures
-  of an earlier report are removed, and what a killed process left.
+  of an earlier report are removed, and what a killed process left an hour ago.
 
   Args:
     workdir: Existing folder.
@@ -86,8 +90,7 @@ def publish(
   """
   report = workdir / 'report'
   files = {one.name: one.png for one in pictures}
-  for leftover in workdir.glob(f'{_TEMPORARY}*'):
-    shutil.rmtree(leftover)
+  _remove_abandoned(workdir)
   with tempfile.TemporaryDirectory(prefix=_TEMPORARY, dir=workdir) as temporary:
     made = pathlib.Path(temporary)
     for name, content in (*files.items(), (_INDEX, page.encode())):
@@ -97,6 +100,15 @@ def publish(
       durable.check_file_place(report / name)
       os.replace(made / name, report / name)
   for old in report.glob('*.png'):
-    if old.name not in files:
-      old.unlink()
+    if old.name not in files and old.is_file():
+      old.unlink(missing_ok=True)
   return report / _INDEX
+
+
+def _remove_abandoned(workdir: pathlib.Path) -> None:
+  """Removes temporary folders of killed processes, not those of live ones."""
+  oldest = time.time() - _MAX_SECONDS
+  for folder in workdir.glob(f'{_TEMPORARY}*/'):
+    with contextlib.suppress(FileNotFoundError):
+      if folder.stat().st_mtime < oldest:
+        shutil.rmtree(folder)

@@ -7,16 +7,18 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import matplotlib.colors
 import matplotlib.style
 import numpy as np
 from matplotlib import axes as axes_lib
 from matplotlib import axis as axis_lib
 from matplotlib import figure as figure_lib
-from matplotlib import lines, ticker
+from matplotlib import lines, patches, ticker
 from matplotlib.backends import backend_agg
 from sklearn import isotonic
 
 from tff_algos.evaluation import recovery
+from tff_algos.reports.plotting import client_axis
 from tff_algos.reports.run import run as run_lib
 
 INK = '#1a1a1a'
@@ -27,6 +29,7 @@ PERSONALIZED = INK
 LOCAL = '#8b3a62'
 OWN_CLUSTER = '#8a6d1f'
 UNSEEN = '#7d8286'
+UNSEEN_PERSONALIZED = '#3c6e71'
 
 # Okabe and Ito's palette, safe for colour-blind readers; without yellow, which
 # is too faint for a line, and with two more colours at the end.
@@ -41,6 +44,9 @@ _PALETTE = (
   '#6a5acd',
 )
 
+# Of each run through the palette: black or white, and its share.
+_SHADES = ((0, 0.0), (0, 0.45), (1, 0.45))
+
 # Inches. All pictures are equally wide, so that a page shows their texts in one
 # size.
 WIDTH = 10.0
@@ -49,7 +55,10 @@ _FONT_SIZE = 9.5
 _MAX_MARKERS = 25
 # Characters.
 _LONGEST_LEGEND_LINE = 100
+_LONGEST_LEGEND_NAME = 24
 _LONGEST_PANEL_TITLE = 30
+# Entries of a legend beside axes, which are 2.5 inches high or more.
+_MAX_LEGEND_ROWS = 12
 _DOTS_PER_INCH = 150
 _STYLE = {
   'axes.edgecolor': MUTED,
@@ -203,6 +212,35 @@ def new_figure_with_legend(
   return figure
 
 
+def name_colors(
+  axes: axes_lib.Axes, names: Sequence[str], colors: Sequence[str]
+) -> None:
+  """Adds a legend of colours beside the axes, the first name at the bottom.
+
+  There is none of more than 24 colours, which cannot be told apart.
+
+  Args:
+    axes: Axes to add it to.
+    names: Names in the stacking order of the bars; long ones are shortened.
+    colors: Their colours.
+  """
+  if len(names) > len(_PALETTE) * len(_SHADES):
+    return
+  handles = [
+    patches.Patch(color=color, label=name)
+    for name, color in zip(
+      client_axis.shortened(names, _LONGEST_LEGEND_NAME), colors, strict=True
+    )
+  ]
+  axes.legend(
+    handles=handles[::-1],
+    loc='center left',
+    bbox_to_anchor=(1, 0.5),
+    handlelength=0.9,
+    ncols=math.ceil(len(names) / _MAX_LEGEND_ROWS),
+  )
+
+
 def wrapped(title: str) -> str:
   """Returns the title of one of several panels side by side, in lines."""
   return textwrap.fill(title, _LONGEST_PANEL_TITLE)
@@ -279,6 +317,7 @@ def client_lines(
     ('participating/test/personalized', 'personalized', PERSONALIZED),
     ('participating/test/local', 'local', LOCAL),
     ('participating/test/cluster', own_cluster_name(run), OWN_CLUSTER),
+    ('unseen/test/personalized', 'unseen, personalized', UNSEEN_PERSONALIZED),
     ('unseen/test/cluster', 'unseen clients', UNSEEN),
   )
   return [
@@ -379,6 +418,20 @@ def label_ends(axes: axes_lib.Axes, labels: list[EndLabel]) -> None:
     )
 
 
+def note(axes: axes_lib.Axes, text: str, place: tuple[float, float]) -> None:
+  """Writes a small text, if there is any, above a point with finite numbers."""
+  if text and np.isfinite(place).all():
+    axes.annotate(
+      text.strip(),
+      place,
+      xytext=(0, 6),
+      textcoords='offset points',
+      ha='center',
+      color=MUTED,
+      fontsize=_FONT_SIZE - 2.5,
+    )
+
+
 def spread(positions: np.ndarray, gap: float) -> np.ndarray:
   """Moves positions apart to at least `gap`, by the least squares.
 
@@ -401,4 +454,11 @@ def spread(positions: np.ndarray, gap: float) -> np.ndarray:
 
 
 def _color(index: int) -> str:
-  return _PALETTE[index % len(_PALETTE)]
+  """Returns the palette, then the same darker, then lighter."""
+  cycle, place = divmod(index, len(_PALETTE))
+  toward, share = _SHADES[cycle % len(_SHADES)]
+  red, green, blue = (
+    (1 - share) * part + share * toward
+    for part in matplotlib.colors.to_rgb(_PALETTE[place])
+  )
+  return matplotlib.colors.to_hex((red, green, blue))

@@ -46,7 +46,7 @@ def read(run: run_lib.Run) -> CommitteeHistory | None:
   if not entries:
     return None
   ids = run.participating_ids
-  malicious = _attackers(run)
+  malicious = set(run.attacker_ids)
   position = {one: k for k, one in enumerate(ids)}
   counts, scored, attackers = np.zeros(len(ids), np.int64), [], []
   for entry in entries:
@@ -73,11 +73,3 @@ def read(run: run_lib.Run) -> CommitteeHistory | None:
     np.array([entry['round'] for entry in entries]),
     np.array(attackers),
   )
-
-
-def _attackers(run: run_lib.Run) -> set[str]:
-  if 'is_attacker' not in run.clients:
-    return set()
-  flags = run.clients.numbers('is_attacker') == 1
-  ids = run.clients.texts('client_id')
-  return {one for one, flag in zip(ids, flags, strict=True) if flag}

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import pathlib
+import re
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,8 @@ import numpy as np
 
 from tff_algos.core import errors
 from tff_algos.evaluation import association
+
+_FILE = re.compile(r'round_(\d{6,})\.npy')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +150,8 @@ def read(workdir: pathlib.Path, last_round: int) -> MembershipHistory | None:
     sorted(
       round_num
       for path in folder.glob('round_*.npy')
-      if (round_num := int(path.stem.removeprefix('round_'))) <= last_round
+      if (match := _FILE.fullmatch(path.name))
+      and (round_num := int(match[1])) <= last_round
     ),
     np.int64,
   )

@@ -228,6 +228,14 @@ class Run:
     return np.ones(len(next(iter(self.clients.columns.values()))), bool)
 
   @functools.cached_property
+  def attacker_ids(self) -> list[str]:
+    """Returns the ids of the Byzantine clients, none if it is not known."""
+    if 'is_attacker' not in self.clients:
+      return []
+    flags = self.clients.numbers('is_attacker') == 1
+    return np.array(self.clients.texts('client_id'))[flags].tolist()
+
+  @functools.cached_property
   def member_ids(self) -> list[str]:
     """Returns the client id of each row of `memberships`."""
     return np.array(self.clients.texts('client_id'))[

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tff_algos.evaluation import association, recovery
 from tff_algos.reports.plotting import style
 from tff_algos.reports.run import planted_distances, warning_texts
 from tff_algos.reports.run import run as run_lib
@@ -136,10 +137,14 @@ def _distance_rows(run: run_lib.Run) -> list[Row]:
   ]
   labels = ['membership, total variation, median (mean)']
   labels += [f'  in round {end.round_num}' for end in ends[:-1]]
-  return [
+  rows = [
     Row(label, text, _ABSENT)
     for label, text in zip(labels, texts[::-1], strict=False)
   ]
+  if ends and ends[-1].num_unsampled:
+    left_out = f'{ends[-1].num_unsampled:,}'
+    rows.insert(1, Row('  clients left out, never sampled', left_out, _ABSENT))
+  return rows
 
 
 def _settled_row(run: run_lib.Run) -> Row:
@@ -248,22 +253,22 @@ def _source_row(run: run_lib.Run, points, source: str) -> Row:
   """Returns score and number of the best cluster on one source."""
   texts = []
   for point in points:
-    names = [
-      f'held_out/{source}/cluster_{cluster}/{run.score_name}'
-      for cluster in range(run.num_clusters)
-    ]
     # None or NaN where the source has no held-out examples.
-    scores = {
-      cluster: point[name]
-      for cluster, name in enumerate(names)
-      if point.get(name) is not None and math.isfinite(point[name])
-    }
-    if not scores:
+    scores = np.array(
+      [
+        point.get(f'held_out/{source}/cluster_{cluster}/{run.score_name}')
+        for cluster in range(run.num_clusters)
+      ],
+      np.float64,
+    )
+    scores[~np.isfinite(scores)] = np.nan
+    (best,) = association.best_clusters(
+      scores[:, np.newaxis], higher_is_better=run.higher_is_better
+    )
+    if best == recovery.UNMATCHED:
       texts.append(_ABSENT)
       continue
-    choose = max if run.higher_is_better else min
-    best = choose(scores, key=lambda name: scores[name])
-    text = _text(scores[best], lambda value: style.score_text(run, value))
+    text = style.score_text(run, float(scores[best]))
     texts.append(text if run.num_clusters == 1 else f'({best}) {text}')
   label = 'best cluster' if run.num_clusters > 1 else 'global model'
   return Row(f'{label} on held-out {source}', *texts)

@@ -30,6 +30,7 @@ def sentences(run: run_lib.Run) -> list[str]:
   return [
     *_attackers(run),
     *_invalid_results(run),
+    *_scores_left_out(run),
     *_rounds_in_vain(run),
     *_clusters_without_clients(run),
     *_one_best_cluster(run),
@@ -42,9 +43,7 @@ def _attackers(run: run_lib.Run) -> Iterator[str]:
   """Warns of Byzantine clients and names their attack."""
   if 'is_attacker' not in run.clients:
     return
-  flags = run.clients.numbers('is_attacker') == 1
-  ids = run.clients.texts('client_id')
-  names = [name for name, attacks in zip(ids, flags, strict=True) if attacks]
+  names = run.attacker_ids
   attack = run.config.get('attack', {})
   shown = names[:_MAX_NAMES]
   more = (
@@ -64,6 +63,25 @@ def _invalid_results(run: run_lib.Run) -> Iterator[str]:
     if count:
       noun = 'result was' if count == 1 else 'results were'
       yield f'{count} client {noun} not finite and got weight zero.'
+
+
+def _scores_left_out(run: run_lib.Run) -> Iterator[str]:
+  """Warns of clients whose test scores are NaN."""
+  models = {
+    'personalized': 'personalized models',
+    'local': 'local models',
+    'cluster': style.own_cluster_name(run),
+  }
+  last = run.summary.get('last') or {}
+  for model, name in models.items():
+    count = last.get(f'participating/test/{model}/{run.score_name}_num_nan')
+    if count:
+      noun = 'client has' if count == 1 else 'clients have'
+      yield (
+        f'{int(count):,} {noun} no finite test score ({name}) after the last '
+        'round; means over clients leave them out. Smaller learning rates, or '
+        'clip_norm of the optimizer, may keep the models from diverging.'
+      )
 
 
 def _rounds_in_vain(run: run_lib.Run) -> Iterator[str]:
@@ -135,11 +153,13 @@ def _locked_partition(run: run_lib.Run) -> Iterator[str]:
   memory = run.series('train/upload_memory')
   if moved is None or memory is None or _is_as_planted(run):
     return
-  last = int(moved.rounds[moved.values > 0].max(initial=0))
+  first = run.first_round
+  last = int(moved.rounds[moved.values > 0].max(initial=first))
   share = memory.values.mean()
-  if _EARLY * max(last, 1) > moved.rounds[-1] or share < _MUCH:
+  num_rounds = moved.rounds[-1] - first
+  if _EARLY * max(last - first, 1) > num_rounds or share < _MUCH:
     return
-  since = f'since round {last}' if last else 'at all'
+  since = f'since round {last}' if last > first else 'at all'
   outlook = 'could not recover' if share >= _NEARLY_ALL else 'may persist'
   yield (
     f'No client has changed its cluster {since}. This does not imply that the '

@@ -8,7 +8,7 @@ from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
 from tff_algos.reports.plotting import picture, style
-from tff_algos.reports.sweep import measures
+from tff_algos.reports.sweep import measures, sweep_table
 from tff_algos.reports.sweep import sweep as sweep_lib
 
 _MAX_COLUMNS = 4
@@ -70,6 +70,8 @@ def _draw_measure(
       seeds, [row] * len(seeds), '|', color=color, markersize=7, alpha=0.55
     )
     _draw_dot(axes, row, spread.mean, np.nan_to_num(spread.std), color)
+    few = sweep_table.fewer_seeds(cell.last, measure.name)
+    style.note(axes, few, (spread.mean, row))
   measure.format_axis(sweep.example, axes.xaxis)
 
 
@@ -112,7 +114,8 @@ PICTURE = picture.Picture(
   name='cells.png',
   caption=lambda sweep: (
     'Dot and bar: mean and standard deviation over seeds; small ticks: single '
-    f'seeds.{measures.RATES if sweep.has_rates else ""}'
+    'seeds. Where a score is not finite in all seeds, the number of those of '
+    f'the mean is given.{measures.RATES if sweep.has_rates else ""}'
   ),
   draw=draw,
 )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tff_algos.core import errors
-from tff_algos.reports.sweep import measures, plan
+from tff_algos.reports.sweep import measures, plan, sweep_table
 from tff_algos.reports.sweep import sweep as sweep_lib
 
 
@@ -34,7 +34,8 @@ def check(axes: Sequence[plan.Axis], question: plan.Question) -> int:
 def sentences(sweep: sweep_lib.Sweep, question: plan.Question) -> list[str]:
   """Returns one sentence for each combination of values of the other axes.
 
-  The best value has the best mean over seeds; ties go to the earlier one.
+  The best value has the best mean over the seeds that all values have; ties go
+  to the earlier one.
 
   Raises:
     DataError: If there is no such axis.
@@ -57,57 +58,58 @@ def sentences(sweep: sweep_lib.Sweep, question: plan.Question) -> list[str]:
 def _tell(sweep, position, cells, name, criterion) -> str:
   """Returns the sentence for one combination of values of the other axes."""
   axis = sweep.plan.axes[position]
-  label = lambda cell: plan.label([axis], [cell.values[position]])
-  with_scores = [
-    cell for cell in cells if any(name in point for point in cell.last)
-  ]
-  if not with_scores:
+  label = lambda value: plan.label([axis], [value])
+  scored = {cell.values[position]: _by_seed(cell, name) for cell in cells}
+  scored = {value: scores for value, scores in scored.items() if scores}
+  if not scored:
     return f'{axis.key} cannot be selected: no dataset has {criterion.needs}.'
   # A mean over the other seeds would choose what may diverge.
-  known = [
-    cell
-    for cell in with_scores
-    if all(np.isfinite(point.get(name, 0.0)) for point in cell.last)
-  ]
-  diverged = ', '.join(label(cell) for cell in with_scores if cell not in known)
+  known = {
+    value: scores
+    for value, scores in scored.items()
+    if np.isfinite([*scores.values()]).all()
+  }
+  diverged = ', '.join(label(value) for value in scored if value not in known)
   if not known:
     return f'{axis.key} cannot be selected: every value diverged in some seed.'
-  mean = lambda cell: sweep_lib.spread(cell.last, name).mean
+  # While a sweep runs, some cells have fewer seeds.
+  seeds = sorted(set.intersection(*map(set, known.values())))
+  if not seeds:
+    return f'{axis.key} cannot be selected: no seed has a run of every value.'
+  common = {
+    value: np.array([scores[seed] for seed in seeds])
+    for value, scores in known.items()
+  }
   ahead = 1 if sweep.example.higher_is_better else -1
-  best = max(known, key=lambda cell: ahead * mean(cell))
-  measure = measures.Measure(name, '')
-  text = lambda spread: measure.text(sweep.example, spread.mean, spread.std)
-  spread = sweep_lib.spread(best.last, name)
+  best = max(common, key=lambda value: ahead * common[value].mean())
   behind = ', '.join(
-    f'{label(cell)} by {text(gap)}'
-    for cell in known
-    if cell is not best and (gap := _gap(best, cell, name, ahead)).num
+    f'{label(value)} by {_text(sweep, ahead * (common[best] - scores))}'
+    for value, scores in common.items()
+    if value != best
   )
   unit = ' %' if sweep.example.higher_is_better else ''
-  seeds = f'{spread.num} seed' + 's' * (spread.num != 1)
+  count = f'{len(seeds)} seed' + 's' * (len(seeds) != 1)
+  if any(len(scores) > len(seeds) for scores in known.values()):
+    count += ' that all values have'
   told = (
     f'{label(best)} is the best by {criterion.title} after the last round: '
-    f'{text(spread)}{unit} ({seeds}).'
+    f'{_text(sweep, common[best])}{unit} ({count}).'
   )
   if behind:
     told += f' Worse on the same seeds: {behind}.'
   return f'{told} Diverged in some seed: {diverged}.' if diverged else told
 
 
-def _gap(
-  best: sweep_lib.Cell, other: sweep_lib.Cell, name: str, ahead: int
-) -> sweep_lib.Spread:
-  """Returns by how much a cell is worse, over common seeds.
+def _by_seed(cell: sweep_lib.Cell, name: str) -> dict[int, float]:
+  """Returns seed -> score of the runs with one, finite or not."""
+  return {
+    seed: point[name]
+    for seed, point in zip(cell.seeds, cell.last, strict=True)
+    if point.get(name) is not None
+  }
 
-  `ahead` is 1 if larger scores are better, else -1.
-  """
-  scores = [
-    {seed: point.get(name, np.nan) for seed, point in zip(*pair, strict=True)}
-    for pair in ((best.seeds, best.last), (other.seeds, other.last))
-  ]
-  gaps = [
-    {name: ahead * (scores[0][seed] - value)}
-    for seed, value in scores[1].items()
-    if seed in scores[0]
-  ]
-  return sweep_lib.spread(gaps, name)
+
+def _text(sweep: sweep_lib.Sweep, values: np.ndarray) -> str:
+  """Returns mean and deviation of finite values as text."""
+  spread = sweep_lib.spread([{'': value} for value in values], '')
+  return sweep_table.spread_text(sweep, measures.Measure('', ''), spread)

@@ -18,6 +18,10 @@ _VARIANCES = (
   measures.Measure('factors/variance', 'variance of the kernels', ''),
   measures.Measure('factors/relative_variance', 'variance / squared norm', ''),
 )
+_DIVERGED = (
+  ' A cross ends a line before the round in which a seed became NaN or '
+  'infinite.'
+)
 # Its name if the phase has another name (PPFL).
 _OTHER_LOSSES = ('joint/loss', 'shared/loss')
 
@@ -139,13 +143,17 @@ def _draw_panel(axes: axes_lib.Axes, sweep, measure, lines, divisor) -> None:
   for value in _target(sweep, measure):
     axes.axhline(value, color=style.MUTED, linestyle=':', linewidth=1.1)
   for index, curve in lines:
+    x = curve.rounds if divisor is None else curve.sent / divisor
     style.draw_line(
       axes,
       (index, len(sweep.cells)),
-      curve.rounds if divisor is None else curve.sent / divisor,
+      x,
       curve.mean,
       (curve.mean - curve.std, curve.mean + curve.std),
     )
+    if curve.diverged is not None:
+      color = style.line_look(index)['color']
+      axes.plot(x[-1], curve.mean[-1], 'X', color=color, markersize=9)
   axes.set_xlim(left=0)
   axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=divisor is None))
   measure.format_axis(sweep.example, axes.yaxis)
@@ -201,6 +209,7 @@ COMMUNICATION = picture.Picture(
     'Scores against cumulative communication (numbers sent from the server to '
     'all clients of the rounds and back); both are means over seeds. Band: '
     'standard deviation of the score. Dotted: the target, if there is one.'
+    + _DIVERGED
   ),
   draw=draw_communication,
 )
@@ -208,7 +217,7 @@ ROUNDS = picture.Picture(
   name='rounds.png',
   caption=(
     'The same scores by round, and the mean loss of local training. Dotted: '
-    'the round from which one cell has the lowest loss.'
+    'the round from which one cell has the lowest loss.' + _DIVERGED
   ),
   draw=draw_rounds,
 )

@@ -9,7 +9,7 @@ from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
 from tff_algos.reports.plotting import picture, style
-from tff_algos.reports.sweep import measures, plan
+from tff_algos.reports.sweep import measures, plan, sweep_table
 from tff_algos.reports.sweep import sweep as sweep_lib
 
 _MAX_COLUMNS = 3
@@ -25,7 +25,8 @@ def pictures(sweep: sweep_lib.Sweep) -> list[picture.Picture]:
       caption=(
         f'Each measure against {axis.key}: mean over seeds, a band of one '
         'standard deviation, and a dash for each seed. A line joins cells with '
-        'equal values on all other axes.'
+        'equal values on all other axes. Where a score is not finite in all '
+        'seeds, the number of those of the mean is given.'
         + (measures.RATES if sweep.has_rates else '')
       ),
       draw=functools.partial(draw, position=position),
@@ -92,7 +93,9 @@ def _draw_measure(
     x = np.array([cell.values[position] for cell in cells], np.float64)
     where = index, len(lines)
     style.draw_line(axes, where, x, mean, (mean - std, mean + std), 'o')
-    for value, cell in zip(x, cells, strict=True):
+    for value, height, cell in zip(x, mean, cells, strict=True):
+      few = sweep_table.fewer_seeds(cell.last, measure.name)
+      style.note(axes, few, (value, height))
       seeds = [point.get(measure.name, np.nan) for point in cell.last]
       color = style.line_look(index)['color']
       axes.plot(

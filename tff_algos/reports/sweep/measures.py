@@ -13,9 +13,8 @@ import numpy as np
 from matplotlib import axes as axes_lib
 from matplotlib import axis as axis_lib
 from matplotlib import ticker
-from scipy import optimize
 
-from tff_algos.evaluation import recovery
+from tff_algos.evaluation import association, recovery
 from tff_algos.reports.plotting import style
 from tff_algos.reports.run import run as run_lib
 
@@ -154,11 +153,12 @@ def _match(run: run_lib.Run, scores: np.ndarray) -> np.ndarray | None:
   """Returns `matched_scores` of scores `[num_clusters, num_sources]`."""
   if run.num_clusters == 1 or not scores.size or not np.isfinite(scores).all():
     return None
-  clusters, sources = optimize.linear_sum_assignment(
-    scores, maximize=run.higher_is_better
+  sources = association.match_by_scores(
+    scores, higher_is_better=run.higher_is_better
   )
+  known = sources != recovery.UNMATCHED
   matched = np.full((scores.shape[1],) * 2, np.nan)
-  matched[sources] = scores[clusters]
+  matched[sources[known]] = scores[known]
   return matched
 
 

@@ -32,7 +32,8 @@ def draw(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
   columns = list(zip(*(trial.values for trial in worst_first), strict=True))
   scaled = [_scaled(column) for column in columns]
   heights = np.array([height for height, _ in scaled])
-  map_name = 'viridis' if search.higher_is_better else 'viridis_r'
+  # The darkest for the best, and yellow, which is faint, for the worst.
+  map_name = 'viridis_r' if search.higher_is_better else 'viridis'
   shades = cm.ScalarMappable(
     colors.Normalize(scores.min(), scores.max()), matplotlib.colormaps[map_name]
   )

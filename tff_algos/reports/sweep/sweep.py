@@ -58,12 +58,15 @@ class Curve(NamedTuple):
       was not counted.
     mean: Mean over seeds, float64 `[n]`.
     std: Sample standard deviation, float64 `[n]`; zeros with one seed.
+    diverged: First round after the last of `rounds` in which a seed has a value
+      that is not finite; None if there is none.
   """
 
   rounds: np.ndarray
   sent: np.ndarray | None
   mean: np.ndarray
   std: np.ndarray
+  diverged: int | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +133,10 @@ class Cell:
     std = np.zeros(len(rounds))
     if len(values) > 1:
       std = values.std(axis=0, ddof=1)
-    return Curve(rounds, sent, values.mean(axis=0), std)
+    diverged = [one.diverged for one in series if one.diverged is not None]
+    return Curve(
+      rounds, sent, values.mean(axis=0), std, min(diverged, default=None)
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,8 +211,8 @@ def read(
     least_ari: See `measures.found_clusters`.
 
   Raises:
-    DataError: If there is no plan or no finished run, a file is damaged, or
-      some runs classify and others regress.
+    DataError: If there is no plan or no finished run, a file is damaged, some
+      runs classify and others regress, or none has the metric of the target.
   """
   workdir = pathlib.Path(workdir)
   planned = plan.read(workdir)
@@ -243,6 +249,8 @@ def read(
       f'the runs of {workdir} have different scores, {told}; compare runs of '
       'one task.'
     )
+  if target is not None:
+    target_lib.check([run for cell in cells for run in cell.runs], target)
   return Sweep(workdir, planned, cells)
 
 

@@ -117,19 +117,18 @@ def _tables(sweep: sweep_lib.Sweep) -> Iterator[tuple]:
 
 def _rows(sweep: sweep_lib.Sweep, point: str):
   """Returns (label, number of runs, values) of each cell."""
-  return [
-    (
-      cell.label or 'all runs',
-      len(cell.runs),
-      [
-        sweep_table.spread_text(
-          sweep, measure, sweep_lib.spread(getattr(cell, point), measure.name)
-        )
-        for measure in sweep.measures
-      ],
-    )
-    for cell in sweep.cells
-  ]
+  rows = []
+  for cell in sweep.cells:
+    points = getattr(cell, point)
+    texts = [
+      sweep_table.spread_text(
+        sweep, measure, sweep_lib.spread(points, measure.name)
+      )
+      + sweep_table.fewer_seeds(points, measure.name)
+      for measure in sweep.measures
+    ]
+    rows.append((cell.label or 'all runs', len(cell.runs), texts))
+  return rows
 
 
 def _matched(sweep: sweep_lib.Sweep) -> Iterator[tuple]:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from tff_algos.core import errors
 from tff_algos.reports.sweep import measures
 from tff_algos.reports.sweep import sweep as sweep_lib
 
@@ -69,7 +70,20 @@ def console(sweep: sweep_lib.Sweep, prefixes: Sequence[str]) -> str:
   Args:
     sweep: The runs.
     prefixes: Prefixes of the metrics; empty for those of the report.
+
+  Raises:
+    DataError: If no metric begins with one of the prefixes.
   """
+  names = dict.fromkeys(
+    name for cell in sweep.cells for name in _comparable(cell.last)
+  )
+  for prefix in prefixes:
+    if not any(name.startswith(prefix) for name in names):
+      starts = dict.fromkeys(name.partition('/')[0] for name in names)
+      raise errors.DataError(
+        f'--metrics={prefix}: no metric of the last round that can be averaged '
+        f'over runs begins so; they begin with {", ".join(starts)}'
+      )
   lines = []
   for cell in sweep.cells:
     rate = cell.rate
@@ -80,7 +94,7 @@ def console(sweep: sweep_lib.Sweep, prefixes: Sequence[str]) -> str:
     lines.append(f'{"mean":>12} {"std":>11}  metric')
     for name in _printed(sweep, cell, prefixes):
       spread = sweep_lib.spread(cell.last, name)
-      few = '' if spread.num == len(cell.runs) else f' ({_seeds(spread.num)})'
+      few = fewer_seeds(cell.last, name)
       lines.append(
         f'{_number(spread.mean):>12} {_number(spread.std):>11}  {name}{few}'
       )
@@ -105,6 +119,23 @@ def spread_text(
   if not spread.num:
     return ABSENT
   return measure.text(sweep.example, spread.mean, spread.std)
+
+
+def fewer_seeds(points: Sequence[dict[str, float]], name: str) -> str:
+  """Returns `' (2 of 3 seeds)'` if a mean is not over all seeds.
+
+  Args:
+    points: Metrics of each run.
+    name: Name of the metric.
+
+  Returns:
+    Empty if the metric is finite in all runs, or given in none.
+  """
+  num = sweep_lib.spread(points, name).num
+  is_given = any(point.get(name) is not None for point in points)
+  if num == len(points) or not is_given:
+    return ''
+  return f' ({num} of {_seeds(len(points))})'
 
 
 def _place(sweep: sweep_lib.Sweep, cell: sweep_lib.Cell) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Rounds and communication of a run until a target score is reached."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -62,6 +63,20 @@ def parse(text: str) -> Target:
       'what each run ends with, above 0 and up to 100, such as ...=95%'
     )
   return Target(metric, number, is_share)
+
+
+def check(runs: Sequence[run_lib.Run], target: Target) -> None:
+  """Raises DataError if no run has the metric of a target.
+
+  Args:
+    runs: At least one.
+    target: The target.
+  """
+  if all(run.series(target.metric) is None for run in runs):
+    raise errors.DataError(
+      f'--target={target.metric}=...: no run has a finite value of this '
+      f'metric; take a column of {runs[0].workdir / "metrics.csv"}'
+    )
 
 
 def spent_until(run: run_lib.Run, target: Target) -> dict[str, float]:

@@ -13,6 +13,7 @@ from tff_algos.experiments.sweeps import comparison, grid
 from tff_algos.reports.run.plots import time_curves_plot
 from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.reports.sweep import sweep_page
+from tff_algos.reports.sweep import target as target_lib
 
 _AXES = (plan_lib.Axis('algorithm.weight', 'weight', (0.1, 1.0)),)
 _KEY = 'algorithm.num_clusters'
@@ -36,6 +37,27 @@ def test_a_sweep_gets_its_tables_and_its_page(tmp_path):
   std = 0.2 / math.sqrt(2)
   assert float(cells[0][f'{_TEST} std']) == pytest.approx(std)
   assert (tmp_path / 'report' / 'index.html').is_file()
+
+
+@pytest.mark.parametrize(
+  ('options', 'message'),
+  [
+    (
+      comparison.Options(prefixes=('participating/', 'partcipating/test')),
+      '--metrics=partcipating/test: .* they begin with round, .*held_out',
+    ),
+    (
+      comparison.Options(target=target_lib.Target('test/accurac', 0.5)),
+      r'--target=test/accurac=\.\.\.: no run .* column of .*metrics.csv',
+    ),
+  ],
+)
+def test_a_metric_that_no_run_has_is_refused(tmp_path, options, message):
+  fake_sweep.write(tmp_path, {(0.1,): (0.2,)}, _AXES)
+  with pytest.raises(errors.DataError, match=message):
+    comparison.compare(tmp_path, options)
+  assert not (tmp_path / 'sweep.csv').exists()
+  assert not (tmp_path / 'report').exists()
 
 
 def test_what_is_chosen_is_printed_and_on_the_page(tmp_path):

@@ -1,6 +1,7 @@
 """The card as a whole: one page that needs no other file."""
 
 import base64
+import dataclasses
 import html.parser
 import io
 
@@ -54,6 +55,18 @@ def make_render(monkeypatch, tmp_path):
     ({'num_clients': 10}, 6),
     ({'num_clients': 20_000, 'size': 5}, 6),
     ({'num_classes': 0, 'x_shape': (7,)}, 6),
+    (
+      {
+        'num_sources': 12,
+        'num_clients': 30,
+        'source_names': tuple(f'{i:02d}{"name" * 12}' for i in range(12)),
+      },
+      6,
+    ),
+    (
+      {'num_sources': 24, 'num_clients': 60, 'num_classes': 0, 'x_shape': (2,)},
+      5,
+    ),
     ({'num_sources': 1, 'natural': True}, 4),
     (
       {'num_clients': 1, 'num_sources': 1, 'num_classes': 0, 'x_shape': (2,)},
@@ -128,6 +141,15 @@ def test_planted_truth_is_told_and_cut():
   (thetas, scale) = card.planted(facts)
   assert scale == ('source_facts.scale', '3')
   assert thetas[1].startswith('[0.5, 0.5') and len(thetas[1]) == 1001
+
+
+def test_ids_of_tokens_have_no_mean():
+  facts = fake_facts.make(x_shape=(5,))
+  schema = dataclasses.replace(facts.schema, x_dtype='int32')
+  facts = facts._replace(schema=schema)
+  for row in (*card.splits(facts), *card.sources(facts)):
+    assert row[3] == '–'
+  assert '±' in card.splits(fake_facts.make())[0][3]
 
 
 def test_entropy_of_labels():

@@ -68,6 +68,14 @@ def test_the_caption_names_the_examples(options, caption):
   assert labels_plot.PICTURE.caption(fake_facts.make(**options)) == caption
 
 
+def test_the_caption_counts_clients_with_examples():
+  facts = fake_facts.make(num_clients=70)
+  facts.sources[55:] = 0
+  axes, _ = labels_plot.draw(facts).axes
+  assert axes.get_ylabel().startswith('55 clients,')
+  assert 'mean of several' not in labels_plot.PICTURE.caption(facts)
+
+
 @pytest.mark.parametrize('text', ['x' * 10_000, 'a\nb', '$x_{$'])
 def test_strange_ids(text):
   facts = fake_facts.make(num_clients=1)._replace(client_ids=(text,))

@@ -1,11 +1,14 @@
 """The picture of distances between source distributions."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy.spatial import distance
 
 from tests.testing import fake_facts
 from tff_algos.reports.dataset import sources_plot
+from tff_algos.reports.plotting import style
 
 
 def _printed(axes, size):
@@ -41,8 +44,18 @@ def test_a_source_without_examples_is_left_out():
   facts = fake_facts.make(num_sources=3)
   facts.totals['source']['source_1']['num_examples'] = 0
   axes, _ = sources_plot.draw(facts).axes
-  names = [tick.get_text() for tick in axes.get_xticklabels()]
-  assert names == ['source_0', 'source_2']
+  ticks = axes.get_xticklabels()
+  assert [tick.get_text() for tick in ticks] == ['source_0', 'source_2']
+  # In the colours of the other pictures.
+  assert [tick.get_color() for tick in ticks] == [*style.colors(3)[::2]]
+
+
+def test_ids_of_tokens_have_no_distance():
+  facts = fake_facts.make(x_shape=(5,))
+  schema = dataclasses.replace(facts.schema, x_dtype='int32')
+  facts = facts._replace(schema=schema)
+  (labels,) = sources_plot.draw(facts).axes
+  assert labels.get_title().startswith('labels')
 
 
 @pytest.mark.parametrize('num_sources', [1, 13])

@@ -1,6 +1,7 @@
 """The picture of paths over a loss."""
 
 import numpy as np
+import pytest
 
 from tff_algos.reports.plotting import landscape_plot, style
 
@@ -58,7 +59,19 @@ def test_the_legend_names_the_runs():
   ]
 
 
-def test_a_flat_loss_can_be_drawn():
-  surface = _surface()._replace(losses=np.ones((11, 21)))
+@pytest.mark.parametrize('extreme', [0.0, np.inf])
+def test_an_extreme_loss_on_a_path_has_no_level(extreme):
+  surface = _surface()
+  surface.losses[7:, 5:16] = extreme
+  found = landscape_plot.levels(surface, _paths())
+  assert np.isfinite(found).all() and (np.diff(found) > 0).all()
+  assert found[0] > 0
+  with style.applied():
+    style.to_png(landscape_plot.draw(surface, _paths(), '', ['', '']))
+
+
+@pytest.mark.parametrize('loss', [1.0, 0.0])
+def test_a_flat_loss_can_be_drawn(loss):
+  surface = _surface()._replace(losses=np.full((11, 21), loss))
   with style.applied():
     style.to_png(landscape_plot.draw(surface, _paths(), '', ['', '']))

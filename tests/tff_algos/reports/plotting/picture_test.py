@@ -1,6 +1,7 @@
 """What is drawn of a subject, and what a published report consists of."""
 
 import io
+import os
 
 import pytest
 from matplotlib import figure as figure_lib
@@ -43,6 +44,7 @@ def test_a_report_is_replaced_and_other_files_stay(tmp_path):
   (report / 'notes.txt').write_text('mine')
   (tmp_path / '.report-killed').mkdir()
   (tmp_path / '.report-killed' / 'a.png').write_bytes(b'')
+  os.utime(tmp_path / '.report-killed', (0, 0))
   picture.publish(tmp_path, [picture.Drawn('b.png', '', b'2')], 'ä')
   assert {path.name: path.read_bytes() for path in report.iterdir()} == {
     'b.png': b'2',
@@ -50,6 +52,19 @@ def test_a_report_is_replaced_and_other_files_stay(tmp_path):
     'notes.txt': b'mine',
   }
   assert list(tmp_path.iterdir()) == [report]
+
+
+def test_what_is_not_of_a_report_stays(tmp_path):
+  """A folder of a process that publishes now, and others' names."""
+  (tmp_path / 'report' / 'x.png').mkdir(parents=True)
+  (tmp_path / '.report-live').mkdir()
+  (tmp_path / '.report-mine').write_text('')
+  os.utime(tmp_path / '.report-mine', (0, 0))
+  picture.publish(tmp_path, [picture.Drawn('b.png', '', b'2')], 'x')
+  assert {path.name for path in tmp_path.iterdir()} == {
+    *('report', '.report-live', '.report-mine')
+  }
+  assert (tmp_path / 'report' / 'x.png').is_dir()
 
 
 def test_a_failure_leaves_the_old_report(tmp_path):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hypothesis_numpy
+from matplotlib import colors
 
 from tests.testing import fake_workdir
 from tff_algos.reports.plotting import style
@@ -83,6 +84,12 @@ def test_all_scores_fit(tmp_path, higher, values, scale):
   assert low < max(values) < high
 
 
+def test_sources_have_different_colours():
+  rgb = np.array([colors.to_rgb(one) for one in style.colors(24)])
+  apart = np.abs(rgb[:, None] - rgb).max(axis=-1)
+  assert apart[np.triu_indices(24, 1)].min() > 0.08
+
+
 def test_lines_look_different():
   looks = {tuple(style.line_look(index).values()) for index in range(32)}
   assert len(looks) == 32
@@ -138,9 +145,36 @@ def test_lines_that_agree_are_all_seen():
   assert len(axes.collections) == 6
 
 
+@pytest.mark.parametrize(
+  ('count', 'num_columns'), [(2, 1), (12, 1), (13, 2), (24, 2), (25, 0)]
+)
+def test_colours_are_named_from_the_bottom_in_columns(count, num_columns):
+  axes = style.new_figure(5, 'x').subplots()
+  names = ['_night', *map(str, range(1, count))]
+  style.name_colors(axes, names, style.colors(count))
+  legend = axes.get_legend()
+  assert (legend is not None) == bool(num_columns)
+  if legend:
+    assert legend._ncols == num_columns
+    assert [text.get_text() for text in legend.get_texts()] == names[::-1]
+    shown = [colors.to_hex(one.get_facecolor()) for one in legend.get_patches()]
+    assert shown == [*style.colors(count)][::-1]
+
+
 def test_titles_of_panels_are_wrapped():
   title = style.wrapped('rounds until participating/test/accuracy = 0.5')
   assert max(map(len, title.split('\n'))) <= 30
+
+
+def test_a_mixture_fitted_to_unseen_clients_has_a_line(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  run = run_lib.read(tmp_path)
+  columns = run.rounds.columns
+  name = 'unseen/test/{}/accuracy'.format
+  columns[name('personalized')] = columns[name('cluster')]
+  *_, fitted, cluster = style.client_lines(run)
+  assert [fitted[0], cluster[0]] == ['unseen, personalized', 'unseen clients']
+  assert fitted[2] != cluster[2]
 
 
 def test_local_models_have_a_line_where_there_are_some(tmp_path):

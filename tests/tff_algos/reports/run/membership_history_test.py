@@ -71,6 +71,15 @@ def test_a_round_after_the_last_row_does_not_count(tmp_path):
   assert _history(tmp_path, rounds, last_round=1).settled_round == 0
 
 
+def test_other_files_are_no_rounds(tmp_path):
+  rounds = {0: _one_hot(0), 1: _one_hot(0)}
+  fake_workdir.write_memberships(tmp_path, rounds)
+  for name in ('round_000001 (copy).npy', 'round_2.npy', 'round_.npy'):
+    (tmp_path / 'memberships' / name).write_bytes(b'')
+  history = membership_history.read(tmp_path, 99)
+  np.testing.assert_array_equal(history.rounds, [0, 1])
+
+
 def test_without_files_there_is_no_history(tmp_path):
   assert membership_history.read(tmp_path, 99) is None
   assert _history(tmp_path, {3: _one_hot(0)}, last_round=2) is None

@@ -73,3 +73,16 @@ def test_nothing_is_known_without_memberships_or_clusters(tmp_path):
 def test_nothing_is_known_of_another_number_of_clients(tmp_path):
   fake_workdir.write(tmp_path, num_clients=4, num_rounds=2)
   assert _ends(tmp_path, r2=np.full([3, 2], 0.5)) == ()
+
+
+def test_clients_without_a_membership_are_left_out(tmp_path):
+  """Before the first estimate nobody has one, in round 2 two clients."""
+  fake_workdir.write(tmp_path, num_clients=4, num_rounds=4)
+  half = np.array([[0.1, 0.9], [0.8, 0.2], [0, 0], [0, 0]])
+  last = np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7], [0, 0]])
+  first, final = _ends(tmp_path, r0=np.full([4, 2], 1e-4), r2=half, r4=last)
+  assert (first.round_num, first.num_unsampled) == (2, 2)
+  assert (final.round_num, final.num_unsampled) == (4, 1)
+  np.testing.assert_allclose(first.values, [0, 0.1], atol=1e-6)
+  np.testing.assert_allclose(final.values, [0, 0.1, 0.2], atol=1e-6)
+  assert _ends(tmp_path, r0=np.zeros([4, 2]), r4=np.zeros([4, 2])) == ()

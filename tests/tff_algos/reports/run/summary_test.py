@@ -48,6 +48,12 @@ def test_distances_from_the_truth_before_and_after(tmp_path):
   row = ('membership, total variation, median (mean)', '0.070 (0.085)', '–')
   assert row in rows
   assert rows[rows.index(row) + 1] == ('  in round 0', '0.400 (0.400)', '–')
+  last[3] = 0  # Never sampled.
+  fake_workdir.write_memberships(tmp_path, {4: last})
+  rows = summary.rows(run_lib.read(tmp_path))
+  row = ('membership, total variation, median (mean)', '0.120 (0.107)', '–')
+  left_out = ('  clients left out, never sampled', '1', '–')
+  assert rows[rows.index(row) + 1] == left_out
 
 
 def test_the_best_error_is_the_smallest(tmp_path):

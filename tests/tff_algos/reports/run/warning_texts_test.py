@@ -90,14 +90,34 @@ def test_clients_that_are_undecided_are_nobodys_fault(workdir):
   assert text.startswith('No client has its largest membership in cluster 1 or')
 
 
-def _set_regrouping(workdir, moved, memory, ari=''):
+@pytest.mark.parametrize(
+  ('model', 'count', 'start'),
+  [
+    ('personalized', 20, '20 clients have no finite test score (personalized '),
+    ('cluster', 1, '1 client has no finite test score (own cluster)'),
+    ('cluster', 0, None),
+  ],
+)
+def test_clients_that_means_leave_out_are_counted(workdir, model, count, start):
+  _set_rounds(workdir, 'round,a/accuracy\n0,1\n')
+  _write_memberships(workdir, '1,0,0', '0,1,0', '0,0,1')
+  path = workdir / 'evaluation' / 'summary.json'
+  content = json.loads(path.read_text())
+  content['last'][f'participating/test/{model}/accuracy_num_nan'] = count
+  path.write_text(json.dumps(content))
+  texts = _sentences(workdir)
+  assert len(texts) == bool(start)
+  assert all(text.startswith(start) for text in texts)
+
+
+def _set_regrouping(workdir, moved, memory, ari='', start=0):
   columns = 'round,train/moved_clients,train/upload_memory,participating/'
   rows = [
     f'{number},{share},{memory},{ari}'
-    for number, share in enumerate(moved, start=1)
+    for number, share in enumerate(moved, start=start + 1)
   ]
   _set_rounds(
-    workdir, '\n'.join([f'{columns}membership/ari', '0,,,', *rows, ''])
+    workdir, '\n'.join([f'{columns}membership/ari', f'{start},,,', *rows, ''])
   )
 
 
@@ -122,6 +142,16 @@ def test_a_partition_that_could_not_have_healed(
   assert f'{share} of an upload' in text
   assert f'a wrong partition {outlook}.' in text
   assert 'num_local_steps' in text
+
+
+def test_rounds_of_a_continued_run_are_its_own(workdir):
+  _write_memberships(workdir, '1,0,0', '0,1,0', '0,0,1')
+  _set_regrouping(workdir, [0.5, *[0] * 9], 0.954, start=300)
+  (text,) = _sentences(workdir)
+  assert text.startswith('No client has changed its cluster since round 301. ')
+  _set_regrouping(workdir, [0] * 9, 0.954, start=300)
+  (text,) = _sentences(workdir)
+  assert text.startswith('No client has changed its cluster at all. ')
 
 
 @pytest.mark.parametrize(

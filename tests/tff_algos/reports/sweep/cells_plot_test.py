@@ -1,5 +1,7 @@
 """The picture of all cells."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -82,3 +84,16 @@ def test_panels_of_scores_have_one_scale(tmp_path):
   )
   assert best == personalized
   assert best[0] < 0.2 < 0.9 < best[1]
+
+
+def test_a_mean_over_fewer_seeds_names_their_number(tmp_path):
+  axis = plan_lib.Axis('algorithm.weight', 'weight', (1, 2, 3))
+  levels = {(1,): (0.2, math.nan), (2,): (0.3, 0.3), (3,): (math.nan,)}
+  fake_sweep.write(tmp_path, levels, (axis,))
+  sweep = sweep_lib.read(tmp_path)
+  with style.applied():
+    figure = cells_plot.draw(sweep)
+  (panel,) = [
+    one for one in figure.axes if one.get_title('left') == 'personalized, test'
+  ]
+  assert [text.get_text() for text in panel.texts] == ['(1 of 2 seeds)']

@@ -50,14 +50,29 @@ def test_the_best_mean_is_chosen_and_how_far_others_are_behind(tmp_path):
   ]
 
 
-def test_seeds_that_one_of_two_cells_lacks_do_not_count_for_the_distance(
-  tmp_path,
-):
-  sweep = _sweep(tmp_path, {(1,): (0.6, 0.8), (2,): (0.1, 0.5)})
-  unfinished = sweep.cells[1].runs[0].workdir
-  (unfinished / 'evaluation' / 'summary.json').unlink()
+def _unfinish(run):
+  (run.workdir / 'evaluation' / 'summary.json').unlink()
+
+
+def test_values_are_compared_on_the_seeds_that_all_have(tmp_path):
+  """The first has its best seed only, while the sweep is running."""
+  sweep = _sweep(tmp_path, {(1,): (0.6, 0.9, 0.6), (2,): (0.7, 0.95, 0.7)})
+  for run in sweep.cells[0].runs[::2]:
+    _unfinish(run)
   (told,) = choice.sentences(sweep_lib.read(tmp_path), plan_lib.Question(_KEY))
-  assert told.endswith('Worse on the same seeds: num_clusters=2 by 30.0.')
+  assert told == (
+    'num_clusters=2 is the best by the personalized models on validation '
+    'examples after the last round: 95.0 % (1 seed that all values have). '
+    'Worse on the same seeds: num_clusters=1 by 5.0.'
+  )
+
+
+def test_values_without_a_common_seed_are_not_compared(tmp_path):
+  sweep = _sweep(tmp_path, {(1,): (0.6, 0.8), (2,): (0.1, 0.5)})
+  _unfinish(sweep.cells[0].runs[0])
+  _unfinish(sweep.cells[1].runs[1])
+  (told,) = choice.sentences(sweep_lib.read(tmp_path), plan_lib.Question(_KEY))
+  assert told == f'{_KEY} cannot be selected: no seed has a run of every value.'
 
 
 def test_what_diverged_in_some_seed_is_not_chosen(tmp_path):

@@ -153,3 +153,17 @@ def test_panels_of_scores_have_one_scale(tmp_path):
   low, high = _draw(curves_plot.draw_rounds, sweep).axes
   assert low.get_ylim() == high.get_ylim()
   assert high.get_ylim()[1] > 0.5
+
+
+def test_a_line_that_ends_as_a_seed_diverged_is_marked(tmp_path):
+  sweep = _read(tmp_path, num_rounds=4)
+  columns = sweep.cells[0].runs[1].rounds.columns
+  columns[_TEST] = (*columns[_TEST][:3], 'nan', 'inf')
+  for draw, end in (
+    (curves_plot.draw_rounds, 2),
+    (curves_plot.draw_communication, 200),
+  ):
+    (panel,) = _draw(draw, sweep).axes
+    (cross,) = [line for line in panel.lines if line.get_marker() == 'X']
+    np.testing.assert_allclose(cross.get_xydata(), [[end, 0.15]])
+    assert cross.get_color() == style.line_look(0)['color']

@@ -1,5 +1,7 @@
 """The picture of what a number does."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -73,3 +75,16 @@ def test_the_axis_fits_the_values_and_marks_them(tmp_path, values, scale):
 
 def test_one_finished_value_has_no_effect(tmp_path):
   assert _draw(tmp_path, {(2, 'x'): (0.3,), (2, 'y'): (0.3,)}) is None
+
+
+def test_a_mean_over_fewer_seeds_names_their_number(tmp_path):
+  axis = plan_lib.Axis('algorithm.weight', 'weight', (1, 2, 3))
+  levels = {(1,): (0.2, math.nan), (2,): (0.3, 0.3), (3,): (math.nan,)}
+  fake_sweep.write(tmp_path, levels, (axis,))
+  sweep = sweep_lib.read(tmp_path)
+  with style.applied():
+    figure = effect_plot.draw(sweep, 0)
+  (panel,) = [
+    one for one in figure.axes if one.get_title('left') == 'personalized, test'
+  ]
+  assert [text.get_text() for text in panel.texts] == ['(1 of 2 seeds)']

@@ -30,6 +30,9 @@ def test_a_line_for_each_finished_trial_the_best_last(tmp_path, higher, last):
   rows = {0: [0, 0, 0], 2: [1 / 3, 0.5, 1], 3: [1, 1, 0]}
   np.testing.assert_allclose(lines[1], rows[2], atol=1e-12)
   np.testing.assert_allclose(lines[2], rows[last], atol=1e-12)
+  # The best is the darkest.
+  shades = [sum(one.get_color()[:3]) for one in figure.axes[0].lines[:3]]
+  assert shades == sorted(shades, reverse=True)
   texts = [one.get_text() for one in figure.axes[0].texts]
   assert texts[:4] == ['0.001', '1', '2', '6']
   assert {*texts[4:]} == {'sgd', 'adam'}

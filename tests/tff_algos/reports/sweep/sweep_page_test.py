@@ -2,6 +2,7 @@
 
 import html
 import json
+import math
 import re
 
 import numpy as np
@@ -70,6 +71,15 @@ def test_tables_hold_the_numbers(written):
   assert '<td>a</td> <td>46.5 ± 7.8</td> <td>16.5 ± 7.8</td>' in text
   assert '<td>b</td> <td>21.5 ± 7.8</td> <td>56.5 ± 7.8</td>' in text
   assert '2 of 2 (34 to 100 %)' in text
+
+
+@pytest.mark.usefixtures('no_pixels')
+def test_a_mean_over_fewer_seeds_names_their_number(tmp_path):
+  levels = {(0.1,): (0.9, math.nan, math.nan), (1.0,): (0.8, 0.8, 0.8)}
+  fake_sweep.write(tmp_path, levels, _AXES[:1])
+  text = sweep_page.write_report(sweep_lib.read(tmp_path)).read_text()
+  assert '<td>90.0 (1 of 3 seeds)</td>' in text
+  assert '<td>80.0 ± 0.0</td>' in text
 
 
 @pytest.mark.usefixtures('no_pixels')

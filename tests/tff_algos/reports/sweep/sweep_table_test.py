@@ -86,7 +86,7 @@ def test_fewer_seeds_than_runs_are_told(tmp_path):
   fake_sweep.write(tmp_path, levels, ())
   text = sweep_table.console(sweep_lib.read(tmp_path), [_TEST])
   assert text.startswith(fake_sweep.NAME)
-  assert f'{_TEST} (1 seed)' in text
+  assert f'{_TEST} (1 of 2 seeds)' in text
 
 
 def test_spread_as_text(sweep):

@@ -65,7 +65,7 @@ def _draw_panel(run, axes: axes_lib.Axes, source, lines) -> None:
     emphasised = 0
   else:
     color = style.source_colors(run)[run.source_names.index(source)]
-    axes.set_title(f'on held-out {source}', color=color)
+    axes.set_title(style.wrapped(f'on held-out {source}'), color=color)
     sign = 1 if run.higher_is_better else -1
     emphasised = max(
       (i for i, (_, series, _) in enumerate(lines) if series.diverged is None),

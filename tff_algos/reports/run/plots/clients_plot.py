@@ -59,7 +59,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
 
 
 def _read_scores(run: run_lib.Run) -> _Scores | None:
-  """Returns the clients whose two scores are known; None without any."""
+  """Returns the participating clients with both scores; None without any."""
   names = [
     f'test_{kind}_{run.score_name}' for kind in ('personalized', 'cluster')
   ]
@@ -67,6 +67,8 @@ def _read_scores(run: run_lib.Run) -> _Scores | None:
     return None
   personalized, cluster = (run.clients.numbers(name) for name in names)
   known = np.isfinite(personalized) & np.isfinite(cluster)
+  # Unseen clients may have scores of a fitted mixture.
+  known &= run.is_participating
   examples = np.ones(len(known))
   if 'num_test_examples' in run.clients:
     examples = run.clients.numbers('num_test_examples')
@@ -151,7 +153,7 @@ def _draw_shares(
 PICTURE = picture.Picture(
   name='clients.png',
   caption=lambda run: (
-    'The personalized model of each client and '
+    'The personalized model of each participating client and '
     f'{"the global model" if run.num_clusters == 1 else "its cluster model"}, '
     "on the client's test examples. Triangles: mean of the worst 10 % of the "
     'clients (worst decile). Scores of all clients are in '

@@ -3,7 +3,6 @@
 After the lower half of Figure 1 of FedSoft (Ruan and Joe-Wong, 2021).
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -56,23 +55,19 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
       [membership[group.members].mean(axis=0) for group in groups]
     )
   )
-  num_columns = 2 if len(groups) <= 4 else 3
-  num_rows = math.ceil(len(groups) / num_columns)
+  max_columns = 2 if len(groups) <= 4 else 3
+  num_rows, num_columns = style.panel_shape(len(groups), max_columns)
   figure = style.new_figure(
     0.7 + 2.8 * num_rows,
     'Mean membership by round (dashed: true share)',
   )
-  panels = figure.subplots(
-    num_rows, num_columns, sharey=True, squeeze=False
-  ).ravel()
+  panels = style.new_panels(figure, len(groups), max_columns, sharey=True)
   panels[0].set_ylim(-0.03, max(1.03, 1.03 * means.max()))
   style.format_percent(panels[0].yaxis)
-  for index, (axes, group) in enumerate(zip(panels, groups, strict=False)):
+  for index, (axes, group) in enumerate(zip(panels, groups, strict=True)):
     _draw_panel(run, axes, group, history.rounds, means[:, index])
     if index % num_columns == 0:
       axes.set_ylabel('mean membership (%)')
-  for axes in panels[len(groups) :]:
-    axes.set_visible(False)
   return figure
 
 
@@ -145,7 +140,7 @@ def _draw_panel(
       labels.append(
         style.EndLabel(text, values[-1], colors[cluster], stands_out)
       )
-  axes.set_title(group.title, color=planted_colors[main])
+  axes.set_title(style.wrapped(group.title), color=planted_colors[main])
   axes.set_xlim(run.round_limits)
   axes.set_xlabel('round')
   axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))

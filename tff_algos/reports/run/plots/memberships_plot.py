@@ -8,7 +8,6 @@ import numpy as np
 from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 
-from tff_algos.evaluation import recovery
 from tff_algos.reports.plotting import client_axis, picture, style
 from tff_algos.reports.run import membership_history
 from tff_algos.reports.run import run as run_lib
@@ -44,9 +43,9 @@ def _draw_two_sources(run, membership, mixture) -> figure_lib.Figure:
   true, estimated = true[order], estimated[order]
   source_colors = style.planted_colors(run)
   colors = np.where(true >= 0.5, *source_colors)
-  name = run.planted_names[0]
+  names = client_axis.shortened(run.planted_names)
+  name = names[0]
   cluster = style.cluster_names(run)[np.flatnonzero(matched == 0)[0]]
-  error = recovery.membership_error(membership, mixture)
   figure = style.new_figure(
     4.2, 'Membership of every client against its true mixture'
   )
@@ -67,17 +66,23 @@ def _draw_two_sources(run, membership, mixture) -> figure_lib.Figure:
   left.set_xlabel(f'{len(true):,} clients, by true share of {name}')
   left.set_ylabel('share of the training examples (%)')
   _draw_scatter(right, true[known], shown, colors[known])
-  right.set_title(f'mean error {100 * error:.1f} points')
+  if known.any():
+    # Both clusters are matched. The table has the error of all clients.
+    errors = np.abs(membership - mixture[:, matched])[order][known]
+    text = f'mean error {100 * errors.mean():.1f} points'
+    if not known.all():
+      text += f' of {known.sum():,} clients'
+    right.set_title(style.wrapped(text))
   right.set_xlabel(f'true share of {name} (%)')
   right.set_ylabel(f'membership of {cluster} (%)')
   for axes in (left, right):
     axes.set_ylim(-0.04, max(1.04, estimated.max() + 0.04))
     style.format_percent(axes.yaxis)
-  _name_halves(left, run, true, source_colors)
+  _name_halves(left, names, true, source_colors)
   return figure
 
 
-def _name_halves(left: axes_lib.Axes, run, true, source_colors) -> None:
+def _name_halves(left: axes_lib.Axes, names, true, source_colors) -> None:
   """Labels the halves of the axis by the main source of their clients."""
   low = int(np.sum(true < 0.5))
   left.set_xlim(-1, len(true))
@@ -90,7 +95,7 @@ def _name_halves(left: axes_lib.Axes, run, true, source_colors) -> None:
   for count, middle, height, source in halves:
     if count:
       left.annotate(
-        f'mostly {run.planted_names[source]}',
+        f'mostly {names[source]}',
         (middle, height),
         ha='center',
         va='center',
@@ -154,31 +159,27 @@ def _draw_stack(axes: axes_lib.Axes, shares, colors, names) -> None:
   positions = np.arange(len(shares))
   empty = np.flatnonzero(~membership_history.has_membership(shares))
   if len(empty):
-    axes.bar(empty, 1.0, width=1.0, color=style.FAINT, label='not sampled yet')
+    axes.bar(empty, 1.0, width=1.0, color=style.FAINT)
   bottoms = np.cumsum(shares, axis=1) - shares
-  for column, name in enumerate(names):
+  for color, heights, bottom in zip(colors, shares.T, bottoms.T, strict=True):
     axes.bar(
       positions,
-      shares[:, column],
-      bottom=bottoms[:, column],
+      heights,
+      bottom=bottom,
       width=1.0,
-      color=colors[column],
+      color=color,
       edgecolor='white',
       # No lines between hundreds of thin bars.
       linewidth=0.4 if len(shares) <= _MAX_PARTED else 0,
-      label=name,
     )
   axes.set_xlim(-0.5, len(shares) - 0.5)
   axes.set_ylim(0, max(1.0, shares.sum(axis=1).max()))
   axes.set_ylabel('share (%)')
   axes.grid(False)
   style.format_percent(axes.yaxis)
-  axes.legend(
-    *(items[::-1] for items in axes.get_legend_handles_labels()),
-    loc='center left',
-    bbox_to_anchor=(1.0, 0.5),
-    handlelength=0.9,
-  )
+  if len(empty):
+    names, colors = ['not sampled yet', *names], [style.FAINT, *colors]
+  style.name_colors(axes, names, colors)
 
 
 PICTURE = picture.Picture(

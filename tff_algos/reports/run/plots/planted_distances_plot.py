@@ -43,10 +43,16 @@ def _draw_histogram(axes, end, color: str) -> None:
   axes.hist(np.minimum(values, 1.0), _BINS, rwidth=0.92, color=color)
   axes.axvline(median, color=style.INK, linewidth=1.2, linestyle=':')
   axes.set_xlim(0, 1)
-  axes.set_title(
+  title = (
     f'round {end.round_num}: median {100 * median:.1f} (dotted), mean '
     f'{100 * values.mean():.1f}'
   )
+  if end.num_unsampled:
+    count = len(values) + end.num_unsampled
+    title += (
+      f'\n{end.num_unsampled:,} of {count:,} clients left out: not sampled yet'
+    )
+  axes.set_title(title)
   axes.set_xlabel('total variation (percentage points)')
   style.format_percent(axes.xaxis)
   axes.yaxis.set_major_locator(ticker.MaxNLocator(6, integer=True))
@@ -57,8 +63,8 @@ PICTURE = picture.Picture(
   caption=(
     'Histogram over clients of the total variation (half the sum of absolute '
     "differences) between a client's memberships and its true shares, at the "
-    'first and the last evaluation. Clusters are matched to sources at the '
-    'last evaluation. 0: equal shares; 100: disjoint support.'
+    'first and the last evaluation with memberships. Clusters are matched to '
+    'sources at the last evaluation. 0: equal shares; 100: disjoint support.'
   ),
   draw=draw,
 )

@@ -77,7 +77,7 @@ def draw_sweep(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
     return None
   is_retimed = kinds.count({run_clock.SERVER}) == 1
   clocks = [
-    list(_clocks(cell.runs, curve.rounds, cell.label or 'all runs'))
+    list(_clocks(cell.runs, curve.rounds, _label(cell, curve)))
     for cell, curve in zip(sweep.cells, curves, strict=True)
   ]
   lines = [
@@ -98,6 +98,13 @@ def _curves(sweep: sweep_lib.Sweep, name: str) -> list[sweep_lib.Curve] | None:
     curve for cell in sweep.cells if (curve := cell.curve(name)) is not None
   ]
   return curves if len(curves) == len(sweep.cells) else None
+
+
+def _label(cell: sweep_lib.Cell, curve: sweep_lib.Curve) -> str:
+  label = cell.label or 'all runs'
+  if curve.diverged is None:
+    return label
+  return f'{label} (a seed diverged by round {curve.diverged})'
 
 
 def _clocks(runs, rounds, label: str) -> Iterator[tuple[str, np.ndarray]]:

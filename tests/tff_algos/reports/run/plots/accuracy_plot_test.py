@@ -97,6 +97,14 @@ def test_many_clusters_only_name_the_best(tmp_path):
   assert len(_texts(figure.axes[0])) == 2
 
 
+def test_a_long_name_of_a_source_is_wrapped(tmp_path):
+  name = 'north_region_branch_with_a_rather_long_name'
+  fake_workdir.write(tmp_path, num_rounds=2, source_names=(name, 'b'))
+  title = accuracy_plot.draw(run_lib.read(tmp_path)).axes[0].get_title()
+  assert max(map(len, title.split('\n'))) <= 30
+  assert title.replace('\n', '') == f'on held-out {name}'
+
+
 def test_an_error_has_no_majority_class(tmp_path):
   fake_workdir.write(tmp_path, score='mse')
   figure = accuracy_plot.draw(run_lib.read(tmp_path))

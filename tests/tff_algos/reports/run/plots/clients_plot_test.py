@@ -19,7 +19,8 @@ def test_worst_client_stands_first_and_the_worst_decile_is_named(
   personalized = dots.collections[-1].get_offsets()[:, 1]
   worst = min if run.higher_is_better else max
   assert personalized[0] == worst(personalized)
-  assert len(personalized) == 24  # unseen clients have no model of their own
+  # Not the unseen clients, whose scores are worse.
+  assert len(personalized) == 24
   decile = summaries.summarize(
     personalized, [1] * 24, higher_is_better=run.higher_is_better
   ).worst_decile

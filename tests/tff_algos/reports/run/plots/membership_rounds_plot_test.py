@@ -13,7 +13,7 @@ def test_means_of_the_clients_of_each_mixture(tmp_path):
   final = np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]])
   fake_workdir.write_memberships(tmp_path, {0: np.full([4, 2], 0.5), 4: final})
   figure = membership_rounds_plot.draw(run_lib.read(tmp_path))
-  upright, rotated = (axes for axes in figure.axes if axes.get_visible())
+  upright, rotated = figure.axes
   assert upright.get_title() == '90 % upright (2 clients)'
   # Two dashed lines at the true shares, then a line for each cluster.
   shares = [line.get_ydata()[0] for line in upright.lines[:2]]
@@ -48,12 +48,20 @@ def test_many_clusters_only_name_the_largest(tmp_path):
   names = tuple(f'source_{i}' for i in range(6))
   fake_workdir.write(tmp_path, num_clusters=6, source_names=names)
   figure = membership_rounds_plot.draw(run_lib.read(tmp_path))
-  panels = [axes for axes in figure.axes if axes.get_visible()]
+  panels = figure.axes
   assert len(panels) == 6
   # The main source's share, and six clusters.
   assert len(panels[0].lines) == 7
   (text,) = panels[0].texts
   assert text.get_text().startswith('cluster 1: ')
+
+
+def test_a_long_name_of_a_source_is_wrapped(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2, source_names=('x' * 40, 'b'))
+  title = (
+    membership_rounds_plot.draw(run_lib.read(tmp_path)).axes[0].get_title()
+  )
+  assert max(map(len, title.split('\n'))) <= 30
 
 
 @pytest.mark.parametrize('options', [{'num_clusters': 1}, {}])

@@ -1,14 +1,24 @@
 """The picture of memberships against the true mixture."""
 
 import csv
+import io
 
 import numpy as np
 import pytest
+from matplotlib import image
 
 from tests.testing import fake_workdir
 from tff_algos.reports.plotting import style
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.run.plots import memberships_plot
+
+
+def _title(axes):
+  return axes.get_title() + axes.get_title('left')
+
+
+def _names(axes):
+  return [text.get_text() for text in axes.get_legend().get_texts()]
 
 
 def test_two_sources_show_the_matched_cluster(tmp_path):
@@ -36,7 +46,7 @@ def test_more_of_either_are_stacked(tmp_path, clusters, sources):
   assert len(truth.containers) == sources
   assert len(estimate.containers) == clusters
   # Matched clusters are stacked in the order of their sources.
-  assert estimate.containers[0].get_label() == 'cluster 1'
+  assert _names(estimate)[-1] == 'cluster 1'
   assert (
     estimate.containers[0][0].get_facecolor()
     == truth.containers[0][0].get_facecolor()
@@ -51,9 +61,7 @@ def test_planted_clusters_need_not_be_sources(tmp_path):
   path = tmp_path / 'evaluation' / 'summary.json'
   path.write_text('{"source_names": ["digits"], "num_clusters": 3}')
   truth, _ = memberships_plot.draw(run_lib.read(tmp_path)).axes
-  assert [bars.get_label() for bars in truth.containers] == [
-    f'planted cluster {i}' for i in range(4)
-  ]
+  assert _names(truth)[::-1] == [f'planted cluster {i}' for i in range(4)]
   colors = {bars[0].get_facecolor() for bars in truth.containers}
   assert len(colors) == 4
 
@@ -91,12 +99,19 @@ def test_clients_that_were_never_sampled_have_no_dot_but_a_word(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=2)
   whole = run_lib.read(tmp_path)
   assert 'never sampled' not in memberships_plot.PICTURE.caption(whole)
+  _, right = memberships_plot.draw(whole).axes
+  membership, mixture = whole.memberships
+  errors = np.abs(membership[:, 1] - mixture[:, 0])
+  assert _title(right) == f'mean error {100 * errors.mean():.1f} points'
   _forget_membership(tmp_path, 'client_0003')
   run = run_lib.read(tmp_path)
   left, right = memberships_plot.draw(run).axes
   filled, true = (dots.get_offsets() for dots in left.collections[-2:])
   assert (len(filled), len(true)) == (23, 24)
   assert len(right.collections[0].get_offsets()) == 23
+  error = np.delete(errors, 3).mean()
+  title = f'mean error {100 * error:.1f} points of 23 clients'
+  assert _title(right).replace('\n', ' ') == title
   names = [label.get_text() for label in left.get_xticklabels()]
   assert names.index('client_0003') not in filled[:, 0]
   assert 'never sampled have no membership' in memberships_plot.PICTURE.caption(
@@ -109,6 +124,19 @@ def test_a_stack_of_a_client_that_was_never_sampled_is_grey(tmp_path):
   _forget_membership(tmp_path, 'client_0003')
   _, estimate = memberships_plot.draw(run_lib.read(tmp_path)).axes
   (grey,) = estimate.containers[0]
-  assert estimate.containers[0].get_label() == 'not sampled yet'
+  assert _names(estimate)[-1] == 'not sampled yet'
   place = round(grey.get_x() + grey.get_width() / 2)
   assert estimate.get_xticklabels()[place].get_text() == 'client_0003'
+
+
+@pytest.mark.parametrize('count', [2, 24])
+def test_long_names_and_many_clusters_are_not_cut_off(tmp_path, count):
+  names = tuple(f'{index:02d}{"name" * 12}' for index in range(count))
+  fake_workdir.write(
+    tmp_path, num_rounds=2, num_clusters=count, source_names=names
+  )
+  with style.applied():
+    png = style.to_png(memberships_plot.draw(run_lib.read(tmp_path)))
+  pixels = image.imread(io.BytesIO(png))[..., :3]
+  for edge in (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]):
+    assert (edge == 1).all()

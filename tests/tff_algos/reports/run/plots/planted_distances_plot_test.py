@@ -34,6 +34,13 @@ def test_the_first_and_the_last_evaluation(tmp_path):
   assert _title(first) == 'round 0: median 40.0 (dotted), mean 40.0'
 
 
+def test_clients_that_are_left_out_are_counted(tmp_path):
+  last = np.array([[0.12, 0.88], [0.78, 0.22], [0.28, 0.72], [0, 0]])
+  (final,) = _write(tmp_path, {0: np.zeros((4, 2)), 4: last}).axes
+  assert sum(_bars(final).values()) == 3
+  assert '1 of 4 clients left out: not sampled yet' in _title(final)
+
+
 def _title(axes):
   return axes.get_title('left') + axes.get_title()
 

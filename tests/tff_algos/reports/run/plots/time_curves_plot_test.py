@@ -119,3 +119,14 @@ def test_all_cells_need_a_clock(tmp_path):
   cells = [('server', 'fed_soft', {}), ('committee', 'cmfl', _ROLES)]
   sweep = _write_sweep(tmp_path, cells)
   assert _draw(time_curves_plot.draw_sweep, sweep) is None
+
+
+def test_a_cell_of_which_a_seed_diverged_says_so(tmp_path):
+  cells = [('server', 'fed_avg', {}), ('committee', 'cmfl', _ROLES)]
+  sweep = _write_sweep(tmp_path, cells)
+  columns = sweep.cells[0].runs[1].rounds.columns
+  name = 'participating/test/personalized/accuracy'
+  columns[name] = (*columns[name][:2], 'nan', 'nan')
+  first, second, *_ = _legend(_draw(time_curves_plot.draw_sweep, sweep))
+  assert first == 'server (a seed diverged by round 2)'
+  assert second == 'committee'
