@@ -67,9 +67,9 @@ def export_cluster_models(
     The folder `<base_dir>/<version>`.
 
   Raises:
-    ExportError: If the weights or sample inputs are invalid, the folder cannot
-      be written, or the predictions of the loaded bundle differ. No files are
-      left behind.
+    ExportError: If the weights or sample inputs are invalid, or the predictions
+      of the loaded bundle differ. No files are left behind.
+    InfrastructureError: If the disk is full or may not be written.
   """
   model = algorithm.cluster_model
   x = validation.check_sample_inputs(model, sample_inputs)

@@ -86,8 +86,9 @@ def export_tflite_models(
     `client_<id>.tflite` (ids as in URLs) and `assets.extra/bundle.json`.
 
   Raises:
-    ExportError: If TFLite has no such operation, which is named, or the folder
-      cannot be written, or predictions differ. No files are left behind.
+    ExportError: If TFLite has no such operation, which is named, or predictions
+      differ. No files are left behind.
+    InfrastructureError: If the disk is full or may not be written.
   """
 
   def write(folder: pathlib.Path) -> None:
