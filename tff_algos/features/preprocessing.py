@@ -14,10 +14,6 @@ import tensorflow as tf
 
 from tff_algos.features import spec as spec_lib
 
-# Statistics of each row's client, for columns encoded `by_client`.
-CLIENT_MEAN = 'client_mean'
-CLIENT_DEVIATION = 'client_deviation'
-
 # Height times width of an image that is decoded: 0.5 GiB while it is resized.
 MAX_PIXELS = 2**25
 
@@ -72,7 +68,7 @@ class Preprocessing(tf.Module):
     }
     if self.spec.by_client:
       statistics = tf.TensorSpec([None, len(self.spec.by_client)], tf.float32)
-      specs |= {CLIENT_MEAN: statistics, CLIENT_DEVIATION: statistics}
+      specs |= {spec_lib.CLIENT_MEAN: statistics, spec_lib.CLIENT_DEVIATION: statistics}
     return specs
 
   def encode(self, columns: Columns) -> tf.Tensor:
@@ -88,8 +84,8 @@ class Preprocessing(tf.Module):
     for i, name in enumerate(self.spec.by_client):
       inputs[name] = _by_client(
         columns[name],
-        columns[CLIENT_MEAN][:, i],
-        columns[CLIENT_DEVIATION][:, i],
+        columns[spec_lib.CLIENT_MEAN][:, i],
+        columns[spec_lib.CLIENT_DEVIATION][:, i],
       )
     parts = [
       encoder(*(inputs[feature.name] for feature in features))
