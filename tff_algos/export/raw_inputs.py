@@ -182,7 +182,7 @@ def _check_images(
         f'column {feature.name} must hold PNG, JPEG or BMP files of at most '
         f'{preprocessing.MAX_PIXELS:,} pixels: the image in row ',
         tf.strings.as_string(row),
-        ' cannot be decoded',
+        f' cannot be decoded; {preprocessing.BMP_RULE}',
       ]
     ),
   )

@@ -14,11 +14,16 @@ import tensorflow as tf
 
 from tff_algos.features import spec as spec_lib
 
+# Beside an error about an image.
+BMP_RULE = 'a BMP file needs 24 or 32 bits a pixel, or a palette of 256 grays'
+
 # Height times width of an image that is decoded: 0.5 GiB while it is resized.
 MAX_PIXELS = 2**25
 
 # Id of a token that is not in a vocabulary without an id for such tokens.
 NO_ID = -1
+
+_GRAYS = bytes(itertools.chain(*((i, i, i, 0) for i in range(256))))
 
 _NOT_WORDS = r"[^\pL\pN\pM']+"
 # What Python's `str.strip` removes.
@@ -124,7 +129,7 @@ def decode_image(feature: spec_lib.Feature, content: tf.Tensor) -> tf.Tensor:
   Args:
     feature: The column; an image of another size is resized bilinearly.
     content: Content of a PNG, JPEG or BMP file of at most `MAX_PIXELS` pixels,
-      string `[]`.
+      string `[]`; see `BMP_RULE`.
   """
   height, width, channels = feature.shape or (1, 1, 1)
   # A file of kilobytes may hold gigabytes of pixels of one color.
@@ -132,11 +137,36 @@ def decode_image(feature: spec_lib.Feature, content: tf.Tensor) -> tf.Tensor:
     _num_pixels(content), tf.constant(MAX_PIXELS, tf.int64)
   )
   with tf.control_dependencies([check] if check is not None else ()):
-    image = tf.io.decode_image(content, channels, expand_animations=False)
+    image = tf.cond(
+      tf.equal(tf.strings.substr(content, 0, 2), b'BM'),
+      lambda: _decode_bmp(content, channels),
+      lambda: tf.io.decode_image(content, channels, expand_animations=False),
+    )
   image.set_shape([None, None, channels])
   resize = tf.keras.layers.Resizing(height, width, name='resize')
   rounded = tf.round(resize(tf.cast(image, tf.float32)))
   return tf.cast(tf.clip_by_value(rounded, 0.0, 255.0), tf.uint8)
+
+
+def _decode_bmp(content: tf.Tensor, channels: int) -> tf.Tensor:
+  """Returns the pixels of a BMP file, uint8 `[height, width, channels]`.
+
+  TensorFlow takes indices of a palette for grays, and makes no grays of colors.
+  https://learn.microsoft.com/windows/win32/api/wingdi/ns-wingdi-bitmapinfoheader
+  """
+  header_size = tf.io.decode_raw(tf.strings.substr(content, 14, 4), tf.int32)[0]
+  bits = tf.io.decode_raw(tf.strings.substr(content, 28, 2), tf.uint16)[0]
+  compression = tf.strings.substr(content, 30, 4)
+  palette = tf.strings.substr(content, 14 + header_size, len(_GRAYS))
+  is_gray = (
+    tf.equal(bits, 8)
+    & tf.equal(compression, bytes(4))
+    & tf.equal(palette, _GRAYS)
+  )
+  check = tf.debugging.Assert((bits >= 24) | is_gray, [BMP_RULE])
+  with tf.control_dependencies([check] if check is not None else ()):
+    image = tf.io.decode_image(content, 3, expand_animations=False)
+  return tf.image.rgb_to_grayscale(image) if channels == 1 else image
 
 
 def _num_pixels(content: tf.Tensor) -> tf.Tensor:

@@ -252,6 +252,41 @@ def test_blanks_at_the_ends_are_stripped_as_in_pipelines(blank):
     np.testing.assert_array_equal(found, _encode(**{name: value})[name])
 
 
+_COLORS = Image.fromarray(
+  np.uint8([[[255, 0, 0], [0, 255, 0]], [[0, 0, 255], [255, 255, 255]]])
+)
+_GRAYS = Image.fromarray(np.arange(256, dtype=np.uint8).reshape(16, 16))
+
+
+def _decode(image, kind, channels):
+  content = io.BytesIO()
+  image.save(content, kind)
+  shape = (*image.size, channels)
+  feature = spec_lib.Feature('i', 'image', shape=shape)
+  return preprocessing.decode_image(feature, tf.constant(content.getvalue()))
+
+
+@pytest.mark.parametrize('channels', [1, 3])
+@pytest.mark.parametrize(
+  'image',
+  [_COLORS, _COLORS.convert('RGBA'), _GRAYS],
+  ids=['rgb', 'rgba', 'gray'],
+)
+def test_a_bmp_has_the_pixels_of_a_png(image, channels):
+  pixels = _decode(image, 'BMP', channels).numpy().astype(int)
+  assert np.abs(pixels - _decode(image, 'PNG', channels)).max() <= (
+    image is not _GRAYS and channels == 1
+  )
+
+
+@pytest.mark.parametrize('mode', ['P', '1'])
+def test_a_bmp_with_a_palette_of_colors_is_refused(mode):
+  with pytest.raises(
+    tf.errors.InvalidArgumentError, match='needs 24 or 32 bits a pixel'
+  ):
+    _decode(_COLORS.convert(mode), 'BMP', 3)
+
+
 @pytest.mark.parametrize('is_graph', [False, True])
 def test_images_of_too_many_pixels_are_refused_by_their_headers(
   monkeypatch, is_graph
