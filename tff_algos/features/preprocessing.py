@@ -6,6 +6,7 @@ preprocessing layers of Keras 2.14.
 """
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -22,6 +23,10 @@ MAX_PIXELS = 2**25
 
 # Id of a token that is not in a vocabulary without an id for such tokens.
 NO_ID = -1
+
+# Deviations between which Keras's Normalization, which takes smaller ones for
+# the least, and float32 variances work.
+_LEAST_DEVIATION, _LARGEST_DEVIATION = 1e-7, 1e19
 
 _GRAYS = bytes(itertools.chain(*((i, i, i, 0) for i in range(256))))
 
@@ -280,12 +285,29 @@ def _scaler(
     variance = [(one['maximum'] - one['minimum']) ** 2 for one in fitted]
   else:
     return tf.identity  # Plain, or standardized by the client before.
+  units = np.array([_unit(math.sqrt(one)) for one in variance])
   layer = tf.keras.layers.Normalization(
-    mean=mean, variance=variance, name='scale'
+    mean=mean / units, variance=variance / units**2, name='scale'
   )
-  if encoding == spec_lib.LOG:
-    return lambda values: layer(_log1p(values))
-  return layer
+
+  def scale(values: tf.Tensor) -> tf.Tensor:
+    if encoding == spec_lib.LOG:
+      values = _log1p(values)
+    is_plain = np.all(units == 1)
+    return layer(values if is_plain else values * np.float32(1 / units))
+
+  return scale
+
+
+def _unit(deviation: float) -> float:
+  """Returns a power of two by which a column is divided before it is scaled.
+
+  It is exact, so that other columns keep their bits: 1 for them.
+  """
+  if not deviation or _LEAST_DEVIATION <= deviation <= _LARGEST_DEVIATION:
+    return 1.0
+  # Its inverse is a float32, too.
+  return 2.0 ** min(max(math.frexp(deviation)[1], -126), 126)
 
 
 def _log1p(values: tf.Tensor) -> tf.Tensor:

@@ -252,6 +252,37 @@ def test_blanks_at_the_ends_are_stripped_as_in_pipelines(blank):
     np.testing.assert_array_equal(found, _encode(**{name: value})[name])
 
 
+@pytest.mark.parametrize(
+  'deviation', [1e-30, 1e-12, 9e-8, 1e-7, 1.0, 1e19, 1e20, 3e37]
+)
+def test_columns_of_any_scale_are_standardized(deviation):
+  spec = spec_lib.FeatureSpec(
+    (
+      spec_lib.Feature('far'),
+      spec_lib.Feature('near'),
+      spec_lib.Feature('range', encoding='min_max'),
+    ),
+    fitted={
+      'far': {'mean': 3 * deviation, 'variance': deviation**2},
+      'near': {'mean': 0.1, 'variance': 0.7},
+      'range': {'minimum': deviation, 'maximum': 2 * deviation},
+    },
+  )
+  near = np.float32([0.3, 7.7, -0.4])
+  encoded = preprocessing.Preprocessing(spec).encode(
+    {
+      'far': tf.constant(np.float32([2, 3, 5.5]) * np.float32(deviation)),
+      'near': tf.constant(near),
+      'range': tf.constant(np.float32([1, 1.5, 2]) * np.float32(deviation)),
+    }
+  )
+  expected = [[-1.0, 0.0], [0.0, 0.5], [2.5, 1.0]]
+  np.testing.assert_allclose(encoded.numpy()[:, ::2], expected, atol=1e-5)
+  # The scale of a neighbour changes no bit.
+  layer = tf.keras.layers.Normalization(mean=[0.1], variance=[0.7])
+  np.testing.assert_array_equal(encoded[:, 1], layer(near[:, None])[:, 0])
+
+
 _COLORS = Image.fromarray(
   np.uint8([[[255, 0, 0], [0, 255, 0]], [[0, 0, 255], [255, 255, 255]]])
 )
