@@ -271,8 +271,8 @@ def _pick_cluster(
   mean_loss = tf.reduce_sum(losses * counts, axis=1) / tf.reduce_sum(counts)
   infinity = tf.constant(np.inf, tf.float32)
   mean_loss = tf.where(tf.math.is_nan(mean_loss), infinity, mean_loss)
-  # The lowest index on a tie: TensorFlow's documentation leaves it open, Eigen's
-  # ArgMinPairReducer and XLA do not.
+  # The lowest index on a tie: TensorFlow's documentation leaves it open, but
+  # Eigen's ArgMinPairReducer and XLA do not.
   cluster_id = tf.argmin(mean_loss, output_type=tf.int32)
   return {
     'cluster_id': cluster_id[tf.newaxis],

@@ -78,7 +78,10 @@ class Preprocessing(tf.Module):
     }
     if self.spec.by_client:
       statistics = tf.TensorSpec([None, len(self.spec.by_client)], tf.float32)
-      specs |= {spec_lib.CLIENT_MEAN: statistics, spec_lib.CLIENT_DEVIATION: statistics}
+      specs |= {
+        spec_lib.CLIENT_MEAN: statistics,
+        spec_lib.CLIENT_DEVIATION: statistics,
+      }
     return specs
 
   def encode(self, columns: Columns) -> tf.Tensor:

@@ -60,8 +60,8 @@ def checked(model: model_lib.Model) -> model_lib.Model:
     )
   if label_shape and model.task == model_lib.REGRESSION:
     raise errors.ConfigError(
-      f'model {model.name!r} has one output, and is a regression: it must return '
-      f'[batch, 1], for a batch of {_BATCH} it returns {outputs}'
+      f'model {model.name!r} has one output, and is a regression: it must '
+      f'return [batch, 1], for a batch of {_BATCH} it returns {outputs}'
     )
   _check_pure(model.name, traced.graph)
   return dataclasses.replace(

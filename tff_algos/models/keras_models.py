@@ -20,10 +20,10 @@ clusters, XLA, TFF and SavedModels see plain operations.
   position of the weight in place of the initializer's own seed.
 * **Dropout layers** drop units in training steps alone, with the layer's own
   rate and the draws of `numerics.unit_dropout`.
-* **Refused**: arithmetic in float16, which needs a loss scale; state across batches (batch normalization that is trained,
-  stateful recurrence, variables updated by a call), other random layers, losses
-  of layers (regularizers) and constraints, which Keras applies in its own
-  training loop.
+* **Refused**: arithmetic in float16, which needs a loss scale; state across
+  batches (batch normalization that is trained, stateful recurrence, variables
+  updated by a call), other random layers, losses of layers (regularizers) and
+  constraints, which Keras applies in its own training loop.
 """
 
 import dataclasses
@@ -189,9 +189,9 @@ def _check_network(keras_model: Any, input_shape: tuple[int, ...]) -> None:
       )
     if layer.compute_dtype == 'float16':
       raise errors.ConfigError(
-        f'Keras layer {layer.name!r} computes in float16: without a loss scale, '
-        'which the local training does not have, small gradients become 0. Use '
-        "dtype='mixed_bfloat16'"
+        f'Keras layer {layer.name!r} computes in float16: without a loss '
+        'scale, which the local training does not have, small gradients become '
+        "0. Use dtype='mixed_bfloat16'"
       )
 
 
@@ -231,8 +231,8 @@ def _input_reader(
   spelled = ', '.join(f'{one.name} {one.shape[1:]}' for one in inputs)
   if not all(one.shape[1:].is_fully_defined() for one in inputs):
     raise errors.ConfigError(
-      f'Keras model {name!r} has the inputs {spelled}: where there are several, '
-      'all need a known shape'
+      f'Keras model {name!r} has the inputs {spelled}: where there are '
+      'several, all need a known shape'
     )
   sizes = [math.prod(one.shape[1:]) for one in inputs]
   if input_shape != (sum(sizes),):
