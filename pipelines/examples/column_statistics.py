@@ -122,10 +122,12 @@ class Extent(Statistic):
     return [self._minimum, self._maximum]
 
   def finish(self, feature: spec_lib.Feature) -> dict[str, Any]:
-    """See base class; a constant column has a width of 1."""
+    """See base class; a constant column has a width of 1, or more to be > 0."""
     _check_any(self._maximum >= self._minimum, feature)
-    is_constant = self._maximum == self._minimum
-    return {'minimum': self._minimum, 'maximum': self._maximum + is_constant}
+    maximum = self._maximum
+    if maximum == self._minimum:
+      maximum += max(1.0, math.ulp(maximum))
+    return {'minimum': self._minimum, 'maximum': maximum}
 
 
 class Quantiles(Statistic):

@@ -65,12 +65,10 @@ class Encoder:
     """
     import tensorflow as tf  # noqa: PLC0415
 
-    from tff_algos.features import preprocessing  # noqa: PLC0415
-
     inputs: dict[str, Any] = {
       **columns,
-      preprocessing.CLIENT_MEAN: self._mean[clients],
-      preprocessing.CLIENT_DEVIATION: self._deviation[clients],
+      spec_lib.CLIENT_MEAN: self._mean[clients],
+      spec_lib.CLIENT_DEVIATION: self._deviation[clients],
     }
     tensors = {
       name: tf.constant(inputs[name], spec.dtype)

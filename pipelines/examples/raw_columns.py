@@ -99,7 +99,7 @@ def _find_problem_of_image(feature: spec_lib.Feature, value: Any) -> str | None:
   except tf.errors.InvalidArgumentError:
     return (
       f'not a PNG, JPEG or BMP image of at most {preprocessing.MAX_PIXELS:,} '
-      'pixels'
+      f'pixels; {preprocessing.BMP_RULE}'
     )
   return None
 

@@ -30,6 +30,12 @@ from tff_algos.export import (
 )
 
 _TEMPORARY_PREFIX = '.writing-'
+# What TensorFlow makes of `errors.OF_DISKS` (its `ErrnoToCode`).
+_OF_DISKS = (
+  *(tf.errors.ResourceExhaustedError, tf.errors.OutOfRangeError),
+  *(tf.errors.PermissionDeniedError, tf.errors.AbortedError),
+  tf.errors.UnknownError,
+)
 
 
 class Sample(NamedTuple):
@@ -88,10 +94,11 @@ def write_bundle(
     The folder `<base_dir>/<version>`; the version is one above the highest.
 
   Raises:
-    ExportError: If the folder cannot be written (full disk, permissions),
-      or the predictions of the loaded bundle differ from the model in memory.
-      No files are left behind.
+    ExportError: If the predictions of the loaded bundle differ from the model
+      in memory.
+    InfrastructureError: If the disk is full or may not be written.
     WorkdirBusyError: If another process writes a bundle there.
+    No files are left behind.
   """
 
   def write(folder: pathlib.Path) -> None:
@@ -114,9 +121,10 @@ def write_version(
     The folder `<base_dir>/<version>`; the version is one above the highest.
 
   Raises:
-    ExportError: If the folder cannot be written, or `write` raised it. No files
-      are left behind.
+    ExportError: If the folder cannot be written, or `write` raised it.
+    InfrastructureError: If the disk is full or may not be written.
     WorkdirBusyError: If another process writes a version there.
+    No files are left behind.
   """
   base = pathlib.Path(base_dir)
   try:
@@ -129,10 +137,13 @@ def write_version(
       final = base / str(version)
       durable.publish(temporary, final)
   except (OSError, tf.errors.OpError) as error:
-    raise errors.ExportError(
-      f'a bundle cannot be written under {base}: {_reason(error)}. Free some '
-      f'space or choose another folder; nothing was left there.'
-    ) from error
+    what = f'a bundle cannot be written under {base}: {_reason(error)}. '
+    if _is_of_disk(error):
+      raise errors.InfrastructureError(
+        f'{what}Free some space or choose another folder; nothing was left '
+        'there.'
+      ) from error
+    raise errors.ExportError(f'{what}Nothing was left there.') from error
   return final
 
 
@@ -299,6 +310,12 @@ def check_close(
       f'{tolerance:g} on the sample inputs; the bundle was removed. Does the '
       f'model depend on anything but its weights and inputs?'
     )
+
+
+def _is_of_disk(error: OSError | tf.errors.OpError) -> bool:
+  if isinstance(error, OSError):
+    return error.errno in errors.OF_DISKS
+  return isinstance(error, _OF_DISKS)
 
 
 def _reason(error: OSError | tf.errors.OpError) -> str:

@@ -67,9 +67,9 @@ def export_cluster_models(
     The folder `<base_dir>/<version>`.
 
   Raises:
-    ExportError: If the weights or sample inputs are invalid, the folder cannot
-      be written, or the predictions of the loaded bundle differ. No files are
-      left behind.
+    ExportError: If the weights or sample inputs are invalid, or the predictions
+      of the loaded bundle differ. No files are left behind.
+    InfrastructureError: If the disk is full or may not be written.
   """
   model = algorithm.cluster_model
   x = validation.check_sample_inputs(model, sample_inputs)
@@ -170,7 +170,7 @@ def _signatures(
       tf.TensorSpec([None, num_clusters], tf.float32, name='mixture'),
     ),
     'pick_cluster': signature(
-      lambda x, label: _pick_cluster(model, variables, num_clusters, x, label),
+      lambda x, label: _pick_cluster(model, variables, x, label),
       tf.TensorSpec(
         [None, *model.label_shape], model.label_dtype, name='label'
       ),
@@ -211,7 +211,8 @@ def _predict_mixture(
   ]
   with tf.control_dependencies(checks):
     mixture = tf.identity(mixture)
-  return predict(x, mixture)
+  # Else a sum that is off by the tolerance would scale what is mixed.
+  return predict(x, mixture / tf.reduce_sum(mixture, axis=1, keepdims=True))
 
 
 def _mix_predictions(
@@ -248,7 +249,6 @@ def _require_mixture(mixture: tf.Tensor) -> prediction.Check:
 def _pick_cluster(
   model: model_lib.Model,
   variables: Any,
-  num_clusters: int,
   x: tf.Tensor,
   label: tf.Tensor,
 ) -> _Outputs:
@@ -271,11 +271,10 @@ def _pick_cluster(
   mean_loss = tf.reduce_sum(losses * counts, axis=1) / tf.reduce_sum(counts)
   infinity = tf.constant(np.inf, tf.float32)
   mean_loss = tf.where(tf.math.is_nan(mean_loss), infinity, mean_loss)
-  # tf.argmin does not guarantee the lowest index on a tie.
-  is_best = tf.equal(mean_loss, tf.reduce_min(mean_loss))
-  best_ids = tf.where(is_best, tf.range(num_clusters), num_clusters)
+  # The lowest index on a tie, as in training (`stages/clusters/assignment.py`).
+  cluster_id = tf.argmin(mean_loss, output_type=tf.int32)
   return {
-    'cluster_id': tf.reduce_min(best_ids, keepdims=True),
+    'cluster_id': cluster_id[tf.newaxis],
     'mean_loss': mean_loss[tf.newaxis],
   }
 

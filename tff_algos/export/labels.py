@@ -78,7 +78,8 @@ def assign(
 
   Raises:
     ExportError: If a labelled version is missing, a label or the share is not
-      allowed, or the file is damaged or cannot be written.
+      allowed, or the file is damaged.
+    OSError: If the disk is full or may not be written.
     WorkdirBusyError: If another process writes in the folder.
   """
   folder = pathlib.Path(export_dir)
@@ -102,6 +103,8 @@ def assign(
       with durable.replacing(folder / LABELS_FILE) as file:
         file.write(json.dumps(content, indent=2) + '\n')
   except (OSError, ValueError) as error:
+    if isinstance(error, OSError) and error.errno in errors.OF_DISKS:
+      raise
     raise errors.ExportError(
       f'versions under {folder} cannot be labelled: {error}'
     ) from error

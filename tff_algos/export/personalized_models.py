@@ -79,9 +79,9 @@ def export_personalized_models(
     The folder `<base_dir>/<version>`.
 
   Raises:
-    ExportError: If the states, ids or sample inputs are invalid, the folder
-      cannot be written, or the predictions of the loaded bundle differ. No
-      files are left behind.
+    ExportError: If the states, ids or sample inputs are invalid, or the
+      predictions of the loaded bundle differ. No files are left behind.
+    InfrastructureError: If the disk is full or may not be written.
   """
   model = algorithm.personalized_model
   x = validation.check_sample_inputs(model, sample_inputs)

@@ -138,6 +138,7 @@ def apply_by_group(
     apply_to_group,
     (0, tf.zeros([num_rows, *shape])),
     shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, *shape])),
+    parallel_iterations=1,  # TensorFlow would gather ten models at a time.
   )
   return outputs
 

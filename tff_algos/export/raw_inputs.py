@@ -17,7 +17,7 @@ from tff_algos.features import spec as spec_lib
 
 _NO_LETTER_OR_DIGIT = re.compile(r'[^A-Za-z0-9_]')
 # Other inputs of signatures, and a name that TensorFlow takes itself.
-_TAKEN = ('client_id', 'cluster_id', 'mixture', 'label', 'self')
+_TAKEN = (*spec_lib.RESERVED, 'self')
 
 Columns = Mapping[str, tf.Tensor]
 
@@ -36,7 +36,9 @@ class RawInputs(tf.Module):
     self.spec = spec
     self._preprocessing = preprocessing.Preprocessing(spec)
     self.column_specs = self._preprocessing.column_specs()
-    self.arguments = argument_names(self.column_specs)
+    names = argument_names(feature.name for feature in spec.features)
+    # Statistics of clients have names that no column takes.
+    self.arguments = {name: names.get(name, name) for name in self.column_specs}
     # Traced once for all signatures that call it.
     self._encode = bundle_lib.concrete_function(
       lambda **inputs: self._checked_input(
@@ -91,11 +93,15 @@ def argument_names(columns: Iterable[str]) -> dict[str, str]:
   """Returns column -> name of the signature's input, distinct.
 
   A name in ASCII letters, digits and underscores stays; other characters become
-  underscores, and a number is appended where two would be the same.
+  underscores, and a number is appended where two would be the same, or differ
+  only in case, as TensorFlow takes them for the same.
   """
   columns = list(columns)
-  names = {name: name for name in columns if _is_valid(name)}
-  taken = {*names.values(), *_TAKEN}
+  kept: dict[str, str] = {}
+  for column in filter(_is_valid, columns):
+    kept.setdefault(column.lower(), column)
+  names = {column: column for column in kept.values()}
+  taken = {*kept, *_TAKEN}
   for column in columns:
     if column in names:
       continue
@@ -103,10 +109,10 @@ def argument_names(columns: Iterable[str]) -> dict[str, str]:
     if not stem[:1].isalpha():
       stem = f'column_{stem}'
     name, number = stem, 2
-    while name in taken or not _is_valid(name):
+    while name.lower() in taken or not _is_valid(name):
       name, number = f'{stem}_{number}', number + 1
     names[column] = name
-    taken.add(name)
+    taken.add(name.lower())
   return {column: names[column] for column in columns}
 
 
@@ -120,8 +126,8 @@ def example_columns(spec: spec_lib.FeatureSpec) -> dict[str, np.ndarray]:
     fitted = [spec.fitted[name] for name in spec.by_client]
     mean = [[one['mean'] for one in fitted]]
     deviation = [[np.sqrt(one['variance']) or 1.0 for one in fitted]]
-    columns[preprocessing.CLIENT_MEAN] = np.array(mean, np.float32)
-    columns[preprocessing.CLIENT_DEVIATION] = np.array(deviation, np.float32)
+    columns[spec_lib.CLIENT_MEAN] = np.array(mean, np.float32)
+    columns[spec_lib.CLIENT_DEVIATION] = np.array(deviation, np.float32)
   return columns
 
 
@@ -130,7 +136,7 @@ def _is_valid(name: str) -> bool:
     not _NO_LETTER_OR_DIGIT.search(name)
     and name[:1].isalpha()
     and not keyword.iskeyword(name)
-    and name not in _TAKEN
+    and name.lower() not in _TAKEN
   )
 
 
@@ -176,7 +182,7 @@ def _check_images(
         f'column {feature.name} must hold PNG, JPEG or BMP files of at most '
         f'{preprocessing.MAX_PIXELS:,} pixels: the image in row ',
         tf.strings.as_string(row),
-        ' cannot be decoded',
+        f' cannot be decoded; {preprocessing.BMP_RULE}',
       ]
     ),
   )
@@ -204,18 +210,18 @@ def _check_numbers(
 
 def _check_statistics(columns: Columns) -> list[prediction.Check]:
   """Returns the checks of the statistics of the rows' clients."""
-  mean = columns[preprocessing.CLIENT_MEAN]
-  deviation = columns[preprocessing.CLIENT_DEVIATION]
+  mean = columns[spec_lib.CLIENT_MEAN]
+  deviation = columns[spec_lib.CLIENT_DEVIATION]
   return [
     prediction.require_values(
       tf.math.is_finite(mean),
       mean,
-      f'{preprocessing.CLIENT_MEAN} must be finite',
+      f'{spec_lib.CLIENT_MEAN} must be finite',
     ),
     prediction.require_values(
       (deviation > 0) & tf.math.is_finite(deviation),
       deviation,
-      f'{preprocessing.CLIENT_DEVIATION} must be > 0 and finite',
+      f'{spec_lib.CLIENT_DEVIATION} must be > 0 and finite',
     ),
   ]
 

@@ -21,7 +21,6 @@ from tff_algos.core import errors
 from tff_algos.core import model as model_lib
 from tff_algos.export import bundle as bundle_lib
 from tff_algos.export import prediction, raw_inputs
-from tff_algos.features import preprocessing
 from tff_algos.features import spec as spec_lib
 
 SERVING_RAW = 'serving_raw'
@@ -83,8 +82,8 @@ class Statistics(NamedTuple):
     """Returns the columns of statistics."""
     index = self.client_index(others, num_rows)
     return {
-      preprocessing.CLIENT_MEAN: tf.gather(self.mean, index),
-      preprocessing.CLIENT_DEVIATION: tf.gather(self.deviation, index),
+      spec_lib.CLIENT_MEAN: tf.gather(self.mean, index),
+      spec_lib.CLIENT_DEVIATION: tf.gather(self.deviation, index),
     }
 
 
@@ -180,8 +179,8 @@ class RawSignatures(tf.Module):
     """Returns column -> input, of the columns that a caller sends."""
     arguments = dict(self._inputs.arguments)
     if self._statistics is not None:
-      del arguments[preprocessing.CLIENT_MEAN]
-      del arguments[preprocessing.CLIENT_DEVIATION]
+      del arguments[spec_lib.CLIENT_MEAN]
+      del arguments[spec_lib.CLIENT_DEVIATION]
     return arguments
 
   def _raw(self, signature: Signature) -> _Function:

@@ -300,7 +300,13 @@ class ExportPath:
     base = self.folder / model
     durable.make_folder(base)
     staged = base / f'{_STAGED}{version}'
-    shutil.copytree(source, staged, copy_function=_link_or_copy)
+    staged.mkdir()
+    for path in sorted(source.rglob('*')):  # A folder precedes its files.
+      target = staged / path.relative_to(source)
+      if path.is_dir():
+        target.mkdir()
+      else:
+        _link_or_copy(path, target)
     path = staged / manifest.EXTRA_FOLDER / LINEAGE_FILE
     path.unlink(missing_ok=True)  # A link to that of another version.
     path.write_text(json.dumps(lineage, indent=2) + '\n')
@@ -387,7 +393,7 @@ def _versions_of(base: pathlib.Path) -> dict[int, pathlib.Path]:
   return versions.version_folders(base) if base.is_dir() else {}
 
 
-def _link_or_copy(source: str, target: str) -> None:
+def _link_or_copy(source: pathlib.Path, target: pathlib.Path) -> None:
   try:
     os.link(source, target)
   except OSError:  # Another file system, or one without hard links.

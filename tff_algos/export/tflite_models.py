@@ -8,7 +8,7 @@ Signatures (`x` is `[batch, *input_shape]`):
   that all signatures of the interpreter use. A mixture of models has none: SGD
   would leave the simplex of its membership.
 - `get_weights`: -> the weights by name, with `_` for what is no letter, digit
-  or underscore.
+  or underscore, and a number where two would be the same but for case.
 - `set_weights`: the weights by these names -> their number.
 
 The file is never changed; weights are kept by `get_weights`, and given to a new
@@ -86,8 +86,9 @@ def export_tflite_models(
     `client_<id>.tflite` (ids as in URLs) and `assets.extra/bundle.json`.
 
   Raises:
-    ExportError: If TFLite has no such operation, which is named, or the folder
-      cannot be written, or predictions differ. No files are left behind.
+    ExportError: If TFLite has no such operation, which is named, or predictions
+      differ. No files are left behind.
+    InfrastructureError: If the disk is full or may not be written.
   """
 
   def write(folder: pathlib.Path) -> None:
@@ -126,13 +127,15 @@ def convert(
     scratch: Folder that does not exist; it does not afterwards.
 
   Raises:
-    ExportError: If TFLite cannot express the model; names the operation.
+    ExportError: If TFLite cannot express the model; names the operation, if the
+      converter does.
   """
   module: Any = tf.Module()
   variables = tf.nest.map_structure(bundle_lib.variable, weights)
   module.weights = tf.nest.flatten(variables)
+  signatures = _signatures(model, variables)
   try:
-    bundle_lib.save_signatures(scratch, module, _signatures(model, variables))
+    bundle_lib.save_signatures(scratch, module, signatures)
     converter = tf.lite.TFLiteConverter.from_saved_model(os.fspath(scratch))
     converter.target_spec.supported_ops = [
       tf.lite.OpsSet.TFLITE_BUILTINS,
@@ -144,8 +147,8 @@ def convert(
     raise
   except Exception as error:  # The converter has several types, all private.
     raise errors.ExportError(
-      f'model {model.name!r} cannot be converted to TFLite, which lacks '
-      f'{_lacking(error)}; docs/serving.md lists the models that can'
+      f'model {model.name!r} cannot be converted to TFLite'
+      f'{_reason(error)}; docs/serving.md lists the models that can'
     ) from error
   finally:
     shutil.rmtree(scratch, ignore_errors=True)
@@ -186,7 +189,7 @@ def _signatures(
 ) -> dict[str, Callable[..., Any]]:
   x = {'x': prediction.features_spec(model)}
   label = tf.TensorSpec([None, *model.label_shape], model.label_dtype)
-  named = dict(_named(variables))
+  named = _named(variables)
 
   def read() -> Any:
     return tf.nest.map_structure(tf.convert_to_tensor, variables)
@@ -203,7 +206,10 @@ def _signatures(
       losses = model.example_losses(model.apply(weights, x), label)
       counts = model.loss_weights(label, tf.ones(tf.shape(x)[:1]))
       loss = tf.reduce_sum(losses * counts) / tf.reduce_sum(counts)
-    for name, gradient in tape.gradient(loss, weights).items():
+    gradients = tape.gradient(
+      loss, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO
+    )
+    for name, gradient in gradients.items():
       variables[name].assign_sub(learning_rate * gradient)
     return {'loss': loss}
 
@@ -232,14 +238,27 @@ def _signatures(
   }
 
 
-def _named(
+def _named(weights: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the leaves of weights by names that TFLite takes."""
+  named: dict[str, Any] = {}
+  taken: set[str] = set()
+  for stem, value in _leaves(weights):
+    name, number = stem, 2
+    # TensorFlow takes inputs that differ only in case for the same.
+    while name.lower() in taken:
+      name, number = f'{stem}_{number}', number + 1
+    taken.add(name.lower())
+    named[name] = value
+  return named
+
+
+def _leaves(
   weights: Mapping[str, Any], prefix: str = ''
 ) -> Iterator[tuple[str, Any]]:
-  """Yields the leaves of weights with names that TFLite takes."""
   for key, value in weights.items():
     name = prefix + re.sub(r'\W', '_', key, flags=re.ASCII)
     if isinstance(value, Mapping):
-      yield from _named(value, f'{name}_')
+      yield from _leaves(value, f'{name}_')
     else:
       yield name, value
 
@@ -264,11 +283,13 @@ def _check_predicts(
     )
 
 
-def _lacking(error: Exception) -> str:
-  """Returns the operations or the type that the converter did not know."""
+def _reason(error: Exception) -> str:
+  """Returns the operations or the type that TFLite lacks, else the error."""
   text = str(error)
   operations = sorted(set(_OPERATION.findall(text)))
   if operations:
-    return f'the operations {", ".join(operations)}'
+    return f', which lacks the operations {", ".join(operations)}'
   types = sorted(set(_TYPE.findall(text)))
-  return f'the type {", ".join(types)}' if types else ' '.join(text.split())
+  if types:
+    return f', which lacks the type {", ".join(types)}'
+  return f': {" ".join(text.split())}'

@@ -91,7 +91,8 @@ def _inputs(
   """Returns one row of the first sample that fits; none if none does."""
   for sample in samples:
     row = {name: np.asarray(value[:1]) for name, value in sample.items()}
-    if _X in row:
+    # A column of words may have that name, too; its row is made up already.
+    if _X in row and np.issubdtype(row[_X].dtype, np.number):
       row[_X] = np.zeros_like(row[_X])
     if _LABEL in signature.inputs:
       row.setdefault(_LABEL, _label(signature.inputs[_LABEL], class_name))

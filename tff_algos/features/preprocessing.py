@@ -6,6 +6,7 @@ preprocessing layers of Keras 2.14.
 """
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,15 +15,20 @@ import tensorflow as tf
 
 from tff_algos.features import spec as spec_lib
 
-# Statistics of each row's client, for columns encoded `by_client`.
-CLIENT_MEAN = 'client_mean'
-CLIENT_DEVIATION = 'client_deviation'
+# Beside an error about an image.
+BMP_RULE = 'a BMP file needs 24 or 32 bits a pixel, or a palette of 256 grays'
 
 # Height times width of an image that is decoded: 0.5 GiB while it is resized.
 MAX_PIXELS = 2**25
 
 # Id of a token that is not in a vocabulary without an id for such tokens.
 NO_ID = -1
+
+# Deviations between which Keras's Normalization, which takes smaller ones for
+# the least, and float32 variances work.
+_LEAST_DEVIATION, _LARGEST_DEVIATION = 1e-7, 1e19
+
+_GRAYS = bytes(itertools.chain(*((i, i, i, 0) for i in range(256))))
 
 _NOT_WORDS = r"[^\pL\pN\pM']+"
 # What Python's `str.strip` removes.
@@ -72,7 +78,10 @@ class Preprocessing(tf.Module):
     }
     if self.spec.by_client:
       statistics = tf.TensorSpec([None, len(self.spec.by_client)], tf.float32)
-      specs |= {CLIENT_MEAN: statistics, CLIENT_DEVIATION: statistics}
+      specs |= {
+        spec_lib.CLIENT_MEAN: statistics,
+        spec_lib.CLIENT_DEVIATION: statistics,
+      }
     return specs
 
   def encode(self, columns: Columns) -> tf.Tensor:
@@ -88,8 +97,8 @@ class Preprocessing(tf.Module):
     for i, name in enumerate(self.spec.by_client):
       inputs[name] = _by_client(
         columns[name],
-        columns[CLIENT_MEAN][:, i],
-        columns[CLIENT_DEVIATION][:, i],
+        columns[spec_lib.CLIENT_MEAN][:, i],
+        columns[spec_lib.CLIENT_DEVIATION][:, i],
       )
     parts = [
       encoder(*(inputs[feature.name] for feature in features))
@@ -128,7 +137,7 @@ def decode_image(feature: spec_lib.Feature, content: tf.Tensor) -> tf.Tensor:
   Args:
     feature: The column; an image of another size is resized bilinearly.
     content: Content of a PNG, JPEG or BMP file of at most `MAX_PIXELS` pixels,
-      string `[]`.
+      string `[]`; see `BMP_RULE`.
   """
   height, width, channels = feature.shape or (1, 1, 1)
   # A file of kilobytes may hold gigabytes of pixels of one color.
@@ -136,11 +145,36 @@ def decode_image(feature: spec_lib.Feature, content: tf.Tensor) -> tf.Tensor:
     _num_pixels(content), tf.constant(MAX_PIXELS, tf.int64)
   )
   with tf.control_dependencies([check] if check is not None else ()):
-    image = tf.io.decode_image(content, channels, expand_animations=False)
+    image = tf.cond(
+      tf.equal(tf.strings.substr(content, 0, 2), b'BM'),
+      lambda: _decode_bmp(content, channels),
+      lambda: tf.io.decode_image(content, channels, expand_animations=False),
+    )
   image.set_shape([None, None, channels])
   resize = tf.keras.layers.Resizing(height, width, name='resize')
   rounded = tf.round(resize(tf.cast(image, tf.float32)))
   return tf.cast(tf.clip_by_value(rounded, 0.0, 255.0), tf.uint8)
+
+
+def _decode_bmp(content: tf.Tensor, channels: int) -> tf.Tensor:
+  """Returns the pixels of a BMP file, uint8 `[height, width, channels]`.
+
+  TensorFlow takes indices of a palette for grays, and makes no grays of colors.
+  https://learn.microsoft.com/windows/win32/api/wingdi/ns-wingdi-bitmapinfoheader
+  """
+  header_size = tf.io.decode_raw(tf.strings.substr(content, 14, 4), tf.int32)[0]
+  bits = tf.io.decode_raw(tf.strings.substr(content, 28, 2), tf.uint16)[0]
+  compression = tf.strings.substr(content, 30, 4)
+  palette = tf.strings.substr(content, 14 + header_size, len(_GRAYS))
+  is_gray = (
+    tf.equal(bits, 8)
+    & tf.equal(compression, bytes(4))
+    & tf.equal(palette, _GRAYS)
+  )
+  check = tf.debugging.Assert((bits >= 24) | is_gray, [BMP_RULE])
+  with tf.control_dependencies([check] if check is not None else ()):
+    image = tf.io.decode_image(content, 3, expand_animations=False)
+  return tf.image.rgb_to_grayscale(image) if channels == 1 else image
 
 
 def _num_pixels(content: tf.Tensor) -> tf.Tensor:
@@ -254,12 +288,29 @@ def _scaler(
     variance = [(one['maximum'] - one['minimum']) ** 2 for one in fitted]
   else:
     return tf.identity  # Plain, or standardized by the client before.
+  units = np.array([_unit(math.sqrt(one)) for one in variance])
   layer = tf.keras.layers.Normalization(
-    mean=mean, variance=variance, name='scale'
+    mean=mean / units, variance=variance / units**2, name='scale'
   )
-  if encoding == spec_lib.LOG:
-    return lambda values: layer(_log1p(values))
-  return layer
+
+  def scale(values: tf.Tensor) -> tf.Tensor:
+    if encoding == spec_lib.LOG:
+      values = _log1p(values)
+    is_plain = np.all(units == 1)
+    return layer(values if is_plain else values * np.float32(1 / units))
+
+  return scale
+
+
+def _unit(deviation: float) -> float:
+  """Returns a power of two by which a column is divided before it is scaled.
+
+  It is exact, so that other columns keep their bits: 1 for them.
+  """
+  if not deviation or _LEAST_DEVIATION <= deviation <= _LARGEST_DEVIATION:
+    return 1.0
+  # Its inverse is a float32, too.
+  return 2.0 ** min(max(math.frexp(deviation)[1], -126), 126)
 
 
 def _log1p(values: tf.Tensor) -> tf.Tensor:

@@ -81,8 +81,14 @@ CHARACTERS = 'characters'
 PADDING_ID = 0
 UNKNOWN_ID = 1
 
+# Statistics of each row's client, for columns encoded `by_client`.
+CLIENT_MEAN = 'client_mean'
+CLIENT_DEVIATION = 'client_deviation'
 # Names that bundles give to other inputs.
-_RESERVED = ('client_id', 'cluster_id', 'mixture', 'label')
+RESERVED = (
+  *('client_id', 'cluster_id', 'mixture', 'label'),
+  *(CLIENT_MEAN, CLIENT_DEVIATION),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,10 +128,10 @@ class Feature:
 
   def __post_init__(self) -> None:
     what = f'feature {self.name!r}'
-    if not self.name or self.name in _RESERVED:
+    if not self.name or self.name in RESERVED:
       raise errors.ConfigError(
         f'the name of a feature must not be empty or one of '
-        f'{", ".join(_RESERVED)}, got {self.name!r}. Rename the column.'
+        f'{", ".join(RESERVED)}, got {self.name!r}. Rename the column.'
       )
     checks.check_one_of(f'the type of {what}', self.type, tuple(ENCODINGS))
     encodings = ENCODINGS[self.type]

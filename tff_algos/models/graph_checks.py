@@ -35,7 +35,7 @@ def checked(model: model_lib.Model) -> model_lib.Model:
   Raises:
     ConfigError: If the model has state, draws random numbers without a seed, or
       ends with a softmax; or if its outputs are not one tensor of floats
-      `[batch, *label_shape, num_outputs]`.
+      `[batch, *label_shape, num_outputs]`, `[batch, 1]` of a regression.
   """
 
   def step(weights, x, seed, rows):
@@ -57,6 +57,11 @@ def checked(model: model_lib.Model) -> model_lib.Model:
       f'model {model.name!r} must return floats [batch, ..., '
       f'{model.num_outputs}], the number of classes or 1 for regression; for a '
       f'batch of {_BATCH} it returns {outputs}'
+    )
+  if label_shape and model.task == model_lib.REGRESSION:
+    raise errors.ConfigError(
+      f'model {model.name!r} has one output, and is a regression: it must '
+      f'return [batch, 1], for a batch of {_BATCH} it returns {outputs}'
     )
   _check_pure(model.name, traced.graph)
   return dataclasses.replace(

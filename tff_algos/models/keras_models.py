@@ -20,10 +20,10 @@ clusters, XLA, TFF and SavedModels see plain operations.
   position of the weight in place of the initializer's own seed.
 * **Dropout layers** drop units in training steps alone, with the layer's own
   rate and the draws of `numerics.unit_dropout`.
-* **Refused**: state across batches (batch normalization that is trained,
-  stateful recurrence, variables updated by a call), other random layers, losses
-  of layers (regularizers) and constraints, which Keras applies in its own
-  training loop.
+* **Refused**: arithmetic in float16, which needs a loss scale; state across
+  batches (batch normalization that is trained, stateful recurrence, variables
+  updated by a call), other random layers, losses of layers (regularizers) and
+  constraints, which Keras applies in its own training loop.
 """
 
 import dataclasses
@@ -163,7 +163,7 @@ def replace_batch_norm(
 
 
 def _check_network(keras_model: Any, input_shape: tuple[int, ...]) -> None:
-  """Raises ConfigError unless it is a graph of layers without batch norm."""
+  """Raises ConfigError unless it is a graph of layers that we can train."""
   if not isinstance(keras_model, tf.keras.Model):
     raise errors.ConfigError(
       f'build_fn must return a tf.keras.Model, got {keras_model!r}'
@@ -186,6 +186,12 @@ def _check_network(keras_model: Any, input_shape: tuple[int, ...]) -> None:
         'weights. Use tf.keras.layers.GroupNormalization or '
         'LayerNormalization; tff_algos.replace_batch_norm(model) does so in a '
         'finished model'
+      )
+    if layer.compute_dtype == 'float16':
+      raise errors.ConfigError(
+        f'Keras layer {layer.name!r} computes in float16: without a loss '
+        'scale, which the local training does not have, small gradients become '
+        "0. Use dtype='mixed_bfloat16'"
       )
 
 
@@ -222,9 +228,14 @@ def _input_reader(
         f'those of the data have {input_shape}'
       )
     return lambda x: tf.cast(x, only.dtype)
+  spelled = ', '.join(f'{one.name} {one.shape[1:]}' for one in inputs)
+  if not all(one.shape[1:].is_fully_defined() for one in inputs):
+    raise errors.ConfigError(
+      f'Keras model {name!r} has the inputs {spelled}: where there are '
+      'several, all need a known shape'
+    )
   sizes = [math.prod(one.shape[1:]) for one in inputs]
   if input_shape != (sum(sizes),):
-    spelled = ', '.join(f'{one.name} {one.shape[1:]}' for one in inputs)
     raise errors.ConfigError(
       f'Keras model {name!r} has the inputs {spelled}: its examples are '
       f'vectors of {sum(sizes)} features, one input after the other, but those '

@@ -83,7 +83,8 @@ def clipped(optimizer: Optimizer, norm: float) -> Optimizer:
 
   Only the gradient passed to `step` is clipped: not that of weight decay, nor,
   in `stages.client.local_training`, that of a proximal term (Pascanu, Mikolov
-  and Bengio 2013, Algorithm 1).
+  and Bengio 2013, Algorithm 1). A finite gradient whose squared norm overflows
+  float32, from a norm of 1.8e19 on, is taken for 0.
 
   Args:
     optimizer: Takes the step.

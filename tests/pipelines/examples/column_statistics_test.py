@@ -125,3 +125,13 @@ def test_nothing_to_fit_from(feature):
 def test_texts_without_a_word():
   with pytest.raises(errors.DataError, match='have no word'):
     _merged(spec_lib.Feature('t', 'text'), [_objects('?!', '')])
+
+
+@pytest.mark.parametrize(
+  ('value', 'maximum'), [(3.0, 4.0), (-(2.0**24), 1 - 2.0**24), (1e17, None)]
+)
+def test_a_constant_column_has_a_width(value, maximum):
+  feature = spec_lib.Feature('x', encoding='min_max')
+  found = _merged(feature, [np.full(2, value, np.float32)])
+  assert found['maximum'] > found['minimum'] == np.float32(value)
+  assert maximum is None or found['maximum'] == maximum

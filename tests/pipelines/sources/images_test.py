@@ -83,7 +83,8 @@ def test_odd_files_are_dead_letters_with_their_paths(tmp_path):
   (tmp_path / 'ann/stray.png').write_bytes(whole)
   (tmp_path / 'ann/.hidden').write_text('ignored')
   broken = (
-    "column 'image': not a PNG, JPEG or BMP image of at most 33,554,432 pixels"
+    "column 'image': not a PNG, JPEG or BMP image of at most 33,554,432 pixels; "
+    'a BMP file needs 24 or 32 bits a pixel, or a palette of 256 grays'
   )
   assert [(place.file, problem) for place, problem in _problems(source)] == [
     ('ann/cat/notes.txt', broken),

@@ -1,5 +1,6 @@
 """Writing bundles: all or nothing, next version, manifest, bare TensorFlow."""
 
+import errno
 import fcntl
 import json
 import os
@@ -11,6 +12,7 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.testing import exportable
 from tff_algos.core import errors
@@ -102,16 +104,34 @@ def test_base_that_is_a_file_is_one_error(tmp_path):
 
 
 @pytest.mark.parametrize('limit', [0, 300, 30_000])
-def test_file_that_cannot_grow_is_an_export_error(tmp_path, limit):
+def test_file_that_cannot_grow_is_an_error_to_retry(tmp_path, limit):
   soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
   resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
   try:
-    with pytest.raises(errors.ExportError, match='cannot be written under'):
+    with pytest.raises(
+      errors.InfrastructureError, match='cannot be written under .* Free some'
+    ):
       export(tmp_path)
   finally:
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
   assert not list(tmp_path.iterdir())
   export(tmp_path)
+
+
+@pytest.mark.parametrize(
+  'failure',
+  [
+    OSError(errno.ENOTDIR, 'Not a directory', 'x'),
+    tf.errors.InvalidArgumentError(None, None, 'the graph is wrong'),
+  ],
+)
+def test_what_no_retry_mends_is_an_export_error(tmp_path, failure):
+  def write(_):
+    raise failure
+
+  with pytest.raises(errors.ExportError) as error:
+    bundle_lib.write_version(tmp_path, write)
+  assert 'Free some' not in str(error.value)
 
 
 _FULL_DISK = """
@@ -126,7 +146,7 @@ for pages in list(range(2, 60, 8)) + [200]:
   try:
     bundle_test.export(base)
     assert [path.name for path in base.iterdir()] == ['1']
-  except errors.ExportError as error:
+  except errors.InfrastructureError as error:
     failures += 1
     assert 'No space left on device' in str(error), error
     assert '\\n' not in str(error), error
@@ -137,7 +157,7 @@ print('failures', failures)
 
 
 @pytest.mark.verify
-def test_full_disk_is_an_export_error(tmp_path):
+def test_full_disk_is_an_error_to_retry(tmp_path):
   """Fills real, tiny file systems in a mount namespace of its own."""
   if (
     shutil.which('unshare') is None

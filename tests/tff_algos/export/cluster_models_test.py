@@ -202,7 +202,10 @@ def test_bad_values_are_refused(classifier, name, inputs, text):
 
 def test_mixture_may_miss_one_by_the_tolerance(classifier):
   mixture = np.tile(np.float32([0.5, 0.5009]), [6, 1])
-  classifier('predict_mixture', x=X, mixture=mixture)
+  outputs = classifier('predict_mixture', x=X, mixture=mixture)
+  np.testing.assert_allclose(
+    outputs['probabilities'].sum(axis=1), np.ones(6), rtol=1e-6
+  )
   with pytest.raises(tf.errors.InvalidArgumentError):
     classifier('predict_mixture', x=X, mixture=mixture + np.float32(0.001))
 

@@ -1,10 +1,11 @@
 """Labels of versions: what is written is read, and damage is refused."""
 
+import errno
 import json
 
 import pytest
 
-from tff_algos.core import errors, folder_lock
+from tff_algos.core import durable, errors, folder_lock
 from tff_algos.export import labels
 
 CANARY = labels.Labels({'stable': 1, 'canary': 2}, 0.25)
@@ -86,3 +87,16 @@ def test_one_process_writes_at_a_time(folder):
   ):
     labels.assign(folder, ['a'], CANARY)
   assert labels.read(folder) == {}
+
+
+def test_a_full_disk_is_no_bad_input(folder, monkeypatch):
+  labels.assign(folder, ['a'], CANARY)
+
+  def refuse(*_):
+    raise OSError(errno.ENOSPC, 'No space left on device')
+
+  monkeypatch.setattr(durable.os, 'fsync', refuse)
+  with pytest.raises(OSError, match='No space') as error:
+    labels.assign(folder, ['a'], labels.Labels())
+  assert error.value.errno in errors.OF_DISKS
+  assert labels.read(folder) == {'a': CANARY}

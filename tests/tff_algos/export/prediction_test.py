@@ -43,6 +43,12 @@ def test_every_row_has_the_weights_of_its_group(ids):
   )
 
 
+def test_one_set_of_weights_is_gathered_at_a_time():
+  graph = by_group.get_concrete_function().graph.as_graph_def()
+  loops = [node for node in graph.node if 'While' in node.op]
+  assert [node.attr['parallel_iterations'].i for node in loops] == [1]
+
+
 def test_outputs_of_a_classifier():
   logits = np.float32([[0, 1, -1], [2, 2, 0]])
   outputs = prediction.name_outputs(MODEL, tf.constant(logits))

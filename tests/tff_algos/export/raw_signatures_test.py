@@ -299,6 +299,41 @@ def test_cluster_is_picked_by_the_names_of_classes(tables):
     call(signatures['pick_cluster_raw'], rows | {'label': labels})
 
 
+def test_names_of_other_inputs_and_names_that_differ_in_case(tmp_path):
+  numbers = ('Age', 'age', 'Label', 'Client_mean')
+  spec = spec_lib.FeatureSpec(
+    (*(_F(name) for name in numbers), _F('x', 'category')),
+    fitted={
+      **{name: {'mean': 0.0, 'variance': 1.0} for name in numbers},
+      'x': {'vocabulary': ['a', 'b']},
+    },
+    classes=_CLASSES,
+  )
+  folder = export(tmp_path, 'cluster', spec)
+  rows = {name: np.float32([i, -i]) for i, name in enumerate(numbers)}
+  rows['x'] = np.array(['b', 'c'], object)
+  arguments = arguments_of(folder)
+  assert arguments == {
+    **{'Age': 'Age', 'age': 'age_2', 'Label': 'Label_2'},
+    **{'Client_mean': 'Client_mean_2', 'x': 'x'},
+  }
+  signatures = tf.saved_model.load(str(folder)).signatures
+  raw = {arguments[name]: value for name, value in rows.items()}
+  encoded = {'x': encode(spec, rows)}
+  ids = {'cluster_id': np.int32([0, 1])}
+  check_same(
+    call(signatures['serving_raw'], raw | ids),
+    call(signatures['serving_default'], encoded | ids),
+  )
+  check_same(
+    call(
+      signatures['pick_cluster_raw'],
+      raw | {'label': np.array(['no', 'yes'], object)},
+    ),
+    call(signatures['pick_cluster'], encoded | {'label': np.int32([0, 1])}),
+  )
+
+
 def test_the_manifest_has_the_spec(tables):
   folder, _ = tables['personalized']
   content = manifest.read_manifest(folder)

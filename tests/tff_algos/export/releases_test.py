@@ -1,5 +1,6 @@
 """Releases of an export path: numbers, history, rollback, kills."""
 
+import errno
 import json
 import os
 import shutil
@@ -132,6 +133,18 @@ def test_files_are_copied_where_links_are_not_possible(
   monkeypatch.setattr(os, 'link', refuse)
   _release(target, candidates[0])
   assert _content(target) == _expected(1, 0)
+
+
+def test_a_full_disk_while_files_are_copied(target, candidates, monkeypatch):
+  def refuse(*_):
+    raise OSError(errno.ENOSPC, 'No space left on device')
+
+  monkeypatch.setattr(os, 'link', refuse)
+  monkeypatch.setattr(shutil, 'copyfile', refuse)
+  with pytest.raises(OSError, match='No space') as error:
+    _release(target, candidates[0])
+  assert error.value.errno in errors.OF_DISKS
+  assert not [path for path in target.rglob('*') if path.is_file()]
 
 
 def test_rollback_goes_back_release_by_release(target, candidates):

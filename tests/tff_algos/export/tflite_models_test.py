@@ -1,5 +1,6 @@
 """TFLite files in TFLite's interpreter: predictions, steps and weights."""
 
+import dataclasses
 import json
 from collections import OrderedDict
 
@@ -154,6 +155,73 @@ def test_weights_go_from_one_device_to_another(folder):
   # A file is not changed by training.
   fresh = _Device((folder / 'client_anna.tflite').read_bytes())
   assert not np.allclose(fresh('get_weights')['bias'], trained['bias'])
+
+
+def _network(*names):
+  """Dense layers of these names, one after the other, and an unused weight."""
+  layers = [f'{name}/kernel' for name in names]
+
+  def apply(weights, x):
+    for name in layers:
+      x = x @ weights[name]
+    return x
+
+  return model_lib.Model(
+    'network',
+    model_lib.CLASSIFICATION,
+    (4,),
+    4,
+    lambda seed: OrderedDict(
+      (name, tf.random.stateless_normal([4, 4], [int(seed[1]), i]))
+      for i, name in enumerate([*layers, 'unused'])
+    ),
+    apply,
+    vectorizes=True,
+  )
+
+
+def test_weights_of_names_that_tflite_takes_for_one(tmp_path):
+  model = _network('fc-1', 'fc_1', 'Fc_1')
+  weights = tf.nest.map_structure(
+    np.asarray, model.initialize(tf.constant([0, 5]))
+  )
+  device = _Device(tflite_models.convert(model, weights, tmp_path / 'scratch'))
+  label = LABELS['classification']
+  device('train', x=X, label=label, learning_rate=RATE)
+  trained = device('get_weights')
+  assert set(trained) == {
+    *('fc_1_kernel', 'fc_1_kernel_2', 'Fc_1_kernel_3', 'unused')
+  }
+  np.testing.assert_array_equal(trained['unused'], weights['unused'])
+  other = _Device(tflite_models.convert(model, weights, tmp_path / 'scratch'))
+  assert other('set_weights', **trained)['num_weights'] == 4
+  np.testing.assert_array_equal(
+    other('predict', x=X)['logits'], device('predict', x=X)['logits']
+  )
+
+
+def test_an_error_of_the_model_is_not_blamed_on_tflite(tmp_path):
+  model = exportable.linear_model()
+  wrong = dataclasses.replace(model, apply=lambda weights, x: 1 / 0)
+  weights = tf.nest.map_structure(
+    np.asarray, model.initialize(tf.constant([0, 5]))
+  )
+  with pytest.raises(ZeroDivisionError):
+    tflite_models.convert(wrong, weights, tmp_path / 'scratch')
+
+
+def test_an_error_that_names_no_operation_is_no_lack(tmp_path, monkeypatch):
+  def refuse(_):
+    raise RuntimeError('out of\n luck')
+
+  monkeypatch.setattr(tf.lite.TFLiteConverter, 'from_saved_model', refuse)
+  model = exportable.linear_model()
+  weights = tf.nest.map_structure(
+    np.asarray, model.initialize(tf.constant([0, 5]))
+  )
+  with pytest.raises(errors.ExportError, match='to TFLite: out of luck; docs'):
+    tflite_models.convert(model, weights, tmp_path / 'scratch')
+  assert not any(tmp_path.iterdir())
 
 
 def test_a_mixture_predicts_and_is_not_trained(tmp_path):

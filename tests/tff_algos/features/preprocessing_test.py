@@ -252,6 +252,72 @@ def test_blanks_at_the_ends_are_stripped_as_in_pipelines(blank):
     np.testing.assert_array_equal(found, _encode(**{name: value})[name])
 
 
+@pytest.mark.parametrize(
+  'deviation', [1e-30, 1e-12, 9e-8, 1e-7, 1.0, 1e19, 1e20, 3e37]
+)
+def test_columns_of_any_scale_are_standardized(deviation):
+  spec = spec_lib.FeatureSpec(
+    (
+      spec_lib.Feature('far'),
+      spec_lib.Feature('near'),
+      spec_lib.Feature('range', encoding='min_max'),
+    ),
+    fitted={
+      'far': {'mean': 3 * deviation, 'variance': deviation**2},
+      'near': {'mean': 0.1, 'variance': 0.7},
+      'range': {'minimum': deviation, 'maximum': 2 * deviation},
+    },
+  )
+  near = np.float32([0.3, 7.7, -0.4])
+  encoded = preprocessing.Preprocessing(spec).encode(
+    {
+      'far': tf.constant(np.float32([2, 3, 5.5]) * np.float32(deviation)),
+      'near': tf.constant(near),
+      'range': tf.constant(np.float32([1, 1.5, 2]) * np.float32(deviation)),
+    }
+  )
+  expected = [[-1.0, 0.0], [0.0, 0.5], [2.5, 1.0]]
+  np.testing.assert_allclose(encoded.numpy()[:, ::2], expected, atol=1e-5)
+  # The scale of a neighbour changes no bit.
+  layer = tf.keras.layers.Normalization(mean=[0.1], variance=[0.7])
+  np.testing.assert_array_equal(encoded[:, 1], layer(near[:, None])[:, 0])
+
+
+_COLORS = Image.fromarray(
+  np.uint8([[[255, 0, 0], [0, 255, 0]], [[0, 0, 255], [255, 255, 255]]])
+)
+_GRAYS = Image.fromarray(np.arange(256, dtype=np.uint8).reshape(16, 16))
+
+
+def _decode(image, kind, channels):
+  content = io.BytesIO()
+  image.save(content, kind)
+  shape = (*image.size, channels)
+  feature = spec_lib.Feature('i', 'image', shape=shape)
+  return preprocessing.decode_image(feature, tf.constant(content.getvalue()))
+
+
+@pytest.mark.parametrize('channels', [1, 3])
+@pytest.mark.parametrize(
+  'image',
+  [_COLORS, _COLORS.convert('RGBA'), _GRAYS],
+  ids=['rgb', 'rgba', 'gray'],
+)
+def test_a_bmp_has_the_pixels_of_a_png(image, channels):
+  pixels = _decode(image, 'BMP', channels).numpy().astype(int)
+  assert np.abs(pixels - _decode(image, 'PNG', channels)).max() <= (
+    image is not _GRAYS and channels == 1
+  )
+
+
+@pytest.mark.parametrize('mode', ['P', '1'])
+def test_a_bmp_with_a_palette_of_colors_is_refused(mode):
+  with pytest.raises(
+    tf.errors.InvalidArgumentError, match='needs 24 or 32 bits a pixel'
+  ):
+    _decode(_COLORS.convert(mode), 'BMP', 3)
+
+
 @pytest.mark.parametrize('is_graph', [False, True])
 def test_images_of_too_many_pixels_are_refused_by_their_headers(
   monkeypatch, is_graph

@@ -33,6 +33,7 @@ def test_defaults_by_type():
   ('values', 'text'),
   [
     ({'name': 'label'}, 'Rename the column'),
+    ({'name': 'client_mean'}, 'Rename the column'),
     ({'name': ''}, 'must not be empty'),
     ({'type': 'date'}, 'number'),
     ({'encoding': 'one_hot'}, 'standardize'),

@@ -415,6 +415,12 @@ def _net(*layers):
   return tf.keras.Sequential([L.Input((6,)), *layers])
 
 
+def _open_input():
+  first, second = L.Input((3,), name='a'), L.Input((None, 2), name='b')
+  joined = L.Concatenate()([first, L.GlobalAveragePooling1D()(second)])
+  return tf.keras.Model([first, second], L.Dense(3)(joined))
+
+
 _OUTSIDE = L.Dense(3)
 _OUTSIDE.build((None, 6))
 
@@ -468,6 +474,14 @@ _OUTSIDE.build((None, 6))
       lambda: _net(L.Dense(3, dtype='float64')),
       "'dense/kernel:0' must be float32, got float64",
     ),
+    (
+      lambda: _net(L.Dense(3, dtype='mixed_float16', name='half')),
+      "layer 'half' computes in float16: .* Use dtype='mixed_bfloat16'",
+    ),
+    (
+      _open_input,
+      r'inputs a \(3,\), b \(None, 2\): .* all need a known shape',
+    ),
     (lambda: _net(_OUTSIDE), "'kernel:0' was created outside of build_fn"),
     (
       lambda: _net(L.Dense(3, kernel_regularizer='l2')),
@@ -500,6 +514,12 @@ def test_what_is_no_function_of_weights_and_examples_is_refused(build, text):
   with pytest.raises(errors.ConfigError, match=text) as raised:
     keras_models.from_keras(lambda *_: build(), shape, 3)
   assert '\n' not in str(raised.value)
+
+
+def test_a_regression_has_one_prediction_an_example():
+  text = r'one output, and is a regression: it must return \[batch, 1\], .*5, 1'
+  with pytest.raises(errors.ConfigError, match=text):
+    keras_models.from_keras(_perceptron, (5, 3), 1)
 
 
 def test_precision_is_that_of_the_layers():

@@ -190,6 +190,13 @@ def test_longer_gradients_are_scaled_to_the_norm(momentum):
   assert was_clipped == [False, True, False, True, False, True]
 
 
+def test_a_gradient_whose_norm_overflows_makes_no_step():
+  config = optimizers.OptimizerConfig('sgd', 1.0, clip_norm=1.0)
+  optimizer = optimizers.build_optimizer(config)
+  moved = [_run(optimizer, [np.float32([g, 0, 0])])[0, 0] for g in (1e19, 2e19)]
+  np.testing.assert_allclose(moved, [0.0, 1.0], atol=1e-6)
+
+
 def test_adam_is_given_the_clipped_gradient():
   gradients = _gradients(5)
   lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
