@@ -179,7 +179,7 @@ def choose_samples(dataset: dataset_lib.FederatedDataset) -> np.ndarray:
 
 def _provenance(opened: session.Session, round_num: int) -> manifest.Provenance:
   return manifest.Provenance(
-    config_lib.config_hash(opened.config), round_num, opened.dataset.version
+    experiment.config_hash(opened.config), round_num, opened.dataset.version
   )
 
 
