@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema

@@ -345,8 +345,8 @@ def _check_plainly(
   if asked.returncode < 0:
     name = signal.Signals(-asked.returncode).name
     raise errors.InfrastructureError(
-      f'the process that loads the bundles with TensorFlow alone ended by {name}'
-      ', perhaps for lack of memory; try again'
+      f'the process that loads the bundles with TensorFlow alone ended by '
+      f'{name}, perhaps for lack of memory; try again'
     )
   checks = {_PLAIN: asked.returncode == 0}
   if asked.returncode:

@@ -96,9 +96,9 @@ def _unequal_lengths(sweep: sweep_lib.Sweep) -> Iterator[str]:
     rounds = sorted({int(run.summary['last']['round']) for run in cell.runs})
     if len(rounds) > 1:
       yield (
-        f'{cell.label or "the runs"}: the means are over runs whose last rounds '
-        f'are {", ".join(map(str, rounds))}, of early stopping or of a sweep '
-        'that was extended and is not finished'
+        f'{cell.label or "the runs"}: the means are over runs whose last '
+        f'rounds are {", ".join(map(str, rounds))}, of early stopping or of a '
+        'sweep that was extended and is not finished'
       )
 
 

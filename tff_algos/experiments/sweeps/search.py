@@ -304,8 +304,8 @@ class _TrialQueue:
       if stored.get(name) != value:
         raise errors.ConfigError(
           f'{self._workdir} has a search with another {name}, '
-          f'{json.dumps(stored.get(name))}; got {json.dumps(value)}. Take another '
-          '--workdir'
+          f'{json.dumps(stored.get(name))}; got {json.dumps(value)}. Take '
+          'another --workdir'
         )
     study.set_user_attr('identity', wanted)
     return study
