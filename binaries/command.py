@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 import importlib.util
 import json
 import logging as standard_logging
@@ -144,7 +145,8 @@ def run(
       logging.info('Interrupted.')
       sys.exit(_INTERRUPTED)
 
-  app.run(main, flags_parser=_parse_flags)
+  parse = functools.partial(_parse_flags, prints_failures=prints_failures)
+  app.run(main, flags_parser=parse)
 
 
 def exit_code_of(error: errors.UserError | OSError) -> int | None:
@@ -173,7 +175,7 @@ def failure_line(error: Exception, exit_code: int) -> str:
   """Returns an error as one line of JSON, for schedulers.
 
   Args:
-    error: A `UserError`, or an `OSError` of the file system.
+    error: A `UserError`, an `OSError` of the file system, or that of a flag.
     exit_code: Exit code of the program.
   """
   reason = 'bad_input'
@@ -249,7 +251,7 @@ class _HelpFlag(flags.BooleanFlag):
       sys.exit(1)
 
 
-def _parse_flags(argv: list[str]) -> list[str]:
+def _parse_flags(argv: list[str], *, prints_failures: bool) -> list[str]:
   """Parses flags; reports an invalid flag, config or override in one line.
 
   The config file and plug-ins import TensorFlow, which takes seconds, and so do
@@ -268,6 +270,8 @@ def _parse_flags(argv: list[str]) -> list[str]:
       plugins.load(flags.FLAGS.plugins)
     return rest
   except (errors.ConfigError, flags.Error) as error:
+    if prints_failures:
+      print(failure_line(error, BAD_INPUT), flush=True)
     _end_with(' '.join(str(error).split()))
 
 

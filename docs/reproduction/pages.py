@@ -36,8 +36,6 @@ from tff_algos.reports.sweep import sweep as sweep_lib
 
 _ROOT = pathlib.Path(__file__).parents[2]
 PAGES = sorted(results.FOLDER.glob('*.md'))
-# Of a config, what never affects results.
-_WITHOUT_EFFECT = ('runtime', 'tracking')
 _DIGITS = 6
 # Ten lines have colors of their own; further ones repeat them in another style.
 _NUM_COLORS = 10
@@ -83,7 +81,7 @@ def stale_cells(stored: results.Experiment) -> set[str]:
     runs = expand(arguments)
     for run, config in zip(runs.plan.runs, runs.configs, strict=True):
       label = sweep_lib.plan.label(runs.plan.axes, run.values)
-      today.setdefault(label, _effective(config_lib.to_dict(config)))
+      today.setdefault(label, experiment.effective(config_lib.to_dict(config)))
   return {
     label
     for label, cell in result['cells'].items()
@@ -94,15 +92,11 @@ def stale_cells(stored: results.Experiment) -> set[str]:
 def _resolved_today(config: Mapping[str, Any]) -> dict[str, Any] | None:
   """Returns a stored config with options added since; None if it is invalid."""
   try:
-    return _effective(config_lib.to_dict(experiment.parse_plain(config)))
+    return experiment.effective(
+      config_lib.to_dict(experiment.parse_plain(config))
+    )
   except errors.ConfigError:
     return None
-
-
-def _effective(config: Mapping[str, Any]) -> dict[str, Any]:
-  return {
-    key: value for key, value in config.items() if key not in _WITHOUT_EFFECT
-  }
 
 
 def describe(
@@ -123,7 +117,7 @@ def describe(
     for run in cell.runs:
       for one in _provenance(run.workdir):
         made_by += [one] * (one not in made_by)
-    config = _effective(cell.runs[0].config)
+    config = experiment.effective(cell.runs[0].config)
     metrics = [*filter(None, (stored.metric, stored.choose_by))]
     rounds = _series(cell.runs[0], stored.metric).rounds
     cells[cell.label] = {

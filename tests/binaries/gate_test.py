@@ -30,8 +30,11 @@ def test_gate_blesses_or_ends_with_3(launcher, finished_run, tmp_path):
     assert (target / name).read_bytes() == theirs.read_bytes()
 
   path = tmp_path / 'run' / 'gate.json'
+  record = sealed_json.read(path, '')
   refused = {'blessed': False, 'reasons': ['overall: it fell']}
-  sealed_json.write(path, sealed_json.read(path, '') | refused)
+  # Compared with what is current.
+  refused |= {'champion': record['candidate']}
+  sealed_json.write(path, record | refused)
   program = launcher.run('binaries.gate', _CONFIG, *places)
   assert program.returncode == 3
   assert 'the gate refuses round 3: overall: it fell' in program.said[-1]

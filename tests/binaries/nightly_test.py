@@ -49,6 +49,7 @@ def test_nights(run):
     'run': f'runs/{nights.FIRST}',
     'parent': None,
     'released_version': 1,
+    'current_version': 1,
   }
 
   program, line = run(nights.SECOND)
@@ -91,4 +92,7 @@ def test_another_night_is_running(run):
 def test_an_invalid_step_is_refused(launcher):
   program = launcher.run('binaries.nightly', '--until=lunch')
   assert program.returncode == 1
-  assert 'release' in program.stderr and not program.stdout
+  assert 'release' in program.stderr
+  line = json.loads(program.stdout)
+  assert (line['reason'], line['exit_code']) == ('bad_input', 1)
+  assert 'lunch' in line['message']

@@ -3,6 +3,8 @@
 import importlib.util
 import inspect
 import pathlib
+import re
+import traceback
 import types
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -66,7 +68,8 @@ def load(spelled: str) -> ml_collections.ConfigDict:
       `'configs/fed_soft/digits.py:smoke'` or `'fed_soft/digits'`; see `find`.
 
   Raises:
-    ConfigError: If there is no such file or variant, or it is no config file.
+    ConfigError: If there is no such file or variant, it is no config file, or
+      it sets a key that is unknown or a value of another type.
   """
   plugins.load()
   path, _, variant = find(spelled).partition(':')
@@ -84,6 +87,26 @@ def load(spelled: str) -> ml_collections.ConfigDict:
     return module.get_config(*given)
   except ValueError as error:
     raise errors.ConfigError(f'{spelled}: {error}') from error
+  except (AttributeError, KeyError, TypeError) as error:
+    frames = traceback.extract_tb(error.__traceback__)
+    if 'ml_collections' not in frames[-1].filename:
+      raise  # A bug of the file, which keeps its trace.
+    lines = [one.lineno for one in frames if one.filename == path]
+    raise errors.ConfigError(
+      f'{spelled}, line {lines[-1]}: {_words_of(error)}'
+    ) from None
+
+
+def _words_of(error: Exception) -> str:
+  """Returns an error of a ConfigDict without the content of the section."""
+  while isinstance(error.args[0], Exception):
+    error = error.args[0]
+  text = str(error.args[0])
+  key = re.match(r"""(?:Key )?['"](\w+)['"]""", text)
+  if key is None:
+    return text
+  hint = re.search('Did you mean .*', text)
+  return f'there is no key {key[1]!r}.' + (f' {hint[0]}' if hint else '')
 
 
 def bases(

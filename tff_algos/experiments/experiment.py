@@ -34,6 +34,8 @@ from tff_algos.stores import objects
 from tff_algos.training import continuation as continuation_lib
 from tff_algos.training import loop
 
+# Sections that affect speed, what is sent elsewhere, and what is approved.
+_WITHOUT_EFFECT = ('runtime', 'tracking', 'drift', 'gate')
 # Renamed keys: old -> new.
 _RENAMED = {
   'falling_rates': 'lr_schedule',
@@ -156,6 +158,22 @@ def parse_plain(values: Mapping[str, Any]) -> ExperimentConfig:
     if name in values
   }
   return config_lib.from_dict(ExperimentConfig, {**values, **named})
+
+
+def effective(values: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the sections of a config that affect results.
+
+  Args:
+    values: Plain, nested values, such as of `config.json`.
+  """
+  return {
+    key: value for key, value in values.items() if key not in _WITHOUT_EFFECT
+  }
+
+
+def config_hash(config: ExperimentConfig) -> str:
+  """Returns the hash of all sections that affect results."""
+  return config_lib.config_hash(effective(config_lib.to_dict(config)))
 
 
 def _check_names_of_today(values: Mapping[str, Any]) -> None:

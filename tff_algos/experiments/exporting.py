@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
@@ -179,7 +178,7 @@ def choose_samples(dataset: dataset_lib.FederatedDataset) -> np.ndarray:
 
 def _provenance(opened: session.Session, round_num: int) -> manifest.Provenance:
   return manifest.Provenance(
-    config_lib.config_hash(opened.config), round_num, opened.dataset.version
+    experiment.config_hash(opened.config), round_num, opened.dataset.version
   )
 
 

@@ -36,7 +36,7 @@ def write(
   made_by, current = _provenance_so_far(path, run_hash), provenance.describe()
   content = {
     'name': config.name,
-    'config_hash': config_lib.config_hash(config),
+    'config_hash': experiment.config_hash(config),
     'run_hash': run_hash,
     'provenance': made_by + [current] * (current not in made_by),
     'config': config_lib.to_dict(config),

@@ -52,6 +52,37 @@ def test_installed_config_is_found_from_any_folder(monkeypatch, tmp_path):
   assert config_file.find('configs/ifca/digits.py') == 'configs/ifca/digits.py'
 
 
+@pytest.mark.parametrize(
+  ('line', 'words'),
+  [
+    ('config.training.num_round = 3', "'num_round'. Did you mean \"num_rounds"),
+    ('config.trainin.num_rounds = 3', "'trainin'. Did you mean \"training"),
+    ("config['trainin']", "'trainin'. Did you mean \"training"),
+    ('config.training.update(num_round=3)', "'num_round'. Did you mean"),
+    ('config.update(zzz=3)', "there is no key 'zzz'."),
+    ("config.seed = 'x'", "override field 'seed'.*to type <class 'int'>"),
+  ],
+)
+def test_a_mistake_in_a_config_file_is_one_short_error(tmp_path, line, words):
+  path = tmp_path / 'own.py'
+  path.write_text(
+    'from configs.fed_soft import digits\ndef get_config():\n'
+    f'  config = digits.get_config()\n  {line}\n  return config\n'
+  )
+  with pytest.raises(
+    errors.ConfigError, match=f'own.py, line 4: .*{words}'
+  ) as e:
+    config_file.load(str(path))
+  assert len(str(e.value)) < 300
+
+
+def test_a_bug_in_a_config_file_keeps_its_trace(tmp_path):
+  path = tmp_path / 'own.py'
+  path.write_text('def get_config():\n  return None.training\n')
+  with pytest.raises(AttributeError, match='NoneType'):
+    config_file.load(str(path))
+
+
 def test_a_config_is_found_by_its_name():
   installed = programs.ROOT / 'configs' / 'ifca' / 'digits.py'
   assert config_file.find('ifca/digits:smoke') == f'{installed}:smoke'

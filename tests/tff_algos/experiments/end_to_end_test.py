@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tff_algos.core import config as config_lib
+from tff_algos.experiments import experiment
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ def test_everything_lies_where_it_is_promised(finished_run, pattern):
 
 def test_config_is_resolved_with_its_hash(finished_run):
   written = json.loads((finished_run.folder / 'config.json').read_text())
-  assert written['config_hash'] == config_lib.config_hash(finished_run.config)
+  assert written['config_hash'] == experiment.config_hash(finished_run.config)
   assert written['config'] == json.loads(
     json.dumps(config_lib.to_dict(finished_run.config))
   )

@@ -7,11 +7,10 @@ import tensorflow as tf
 
 from pipelines import build_dataset
 from tests.testing import nights, raw_data, raw_tables
-from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
-from tff_algos.experiments import exporting, session, training
+from tff_algos.experiments import experiment, exporting, session, training
 
 
 @pytest.fixture(scope='module')
@@ -74,7 +73,7 @@ def test_personalized_bundle_predicts_as_the_clients_models(
 def test_bundle_is_tied_to_config_round_and_dataset(finished_run, trained):
   path = _export_folder(finished_run) / 'cluster_models' / '1'
   text = (path / 'assets.extra' / 'bundle.json').read_text()
-  assert config_lib.config_hash(finished_run.config) in text
+  assert experiment.config_hash(finished_run.config) in text
   assert trained[0].dataset.version in text
   assert 3 in json.loads(text).values() or '"round_num": 3' in text
 

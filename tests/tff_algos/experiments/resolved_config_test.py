@@ -14,7 +14,7 @@ def test_config_is_resolved_and_hashed(tmp_path):
   resolved_config.write(config, tmp_path, {'seed': 1})
   written = json.loads((tmp_path / 'config.json').read_text())
   assert written['name'] == config.name
-  assert written['config_hash'] == config_lib.config_hash(config)
+  assert written['config_hash'] == experiment.config_hash(config)
   assert written['config']['runtime']['tff']['max_concurrent_calls'] == -1
   assert [path.name for path in tmp_path.iterdir()] == ['config.json']
 

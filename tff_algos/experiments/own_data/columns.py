@@ -44,7 +44,8 @@ class Column(NamedTuple):
     kind: `'number'`, `'text'`, `'time'`, `'image'` (bytes of a file),
       `'window'` (lists of numbers of one length) or `'other'`.
     num_rows: Number of rows.
-    num_missing: Cells that are empty, or a spelling of a missing value.
+    num_missing: Cells that are empty or, but in a column of texts, a spelling
+      of a missing number.
     num_odd: Cells that are of another kind.
     values: Value, as text -> its number of rows; of at most `MAX_VALUES`
       values.
@@ -201,6 +202,7 @@ class _Tally:
   def __init__(self) -> None:
     self._kinds = collections.Counter[str]()
     self._values = collections.Counter[str]()
+    self._no_numbers = collections.Counter[str]()
     self._lengths = set[int]()
     self._least, self._greatest = math.inf, -math.inf
     self._is_whole = True
@@ -232,7 +234,10 @@ class _Tally:
       return IMAGE if cell.startswith(_IMAGES) else OTHER
     if isinstance(cell, (list, dict)):
       return WINDOW if all(map(is_number, cell)) and cell else OTHER
-    if cells.is_empty(cell) or str(cell).strip() in table.Options.na_values:
+    if cells.is_empty(cell):
+      return None
+    if str(cell).strip() in table.Options.na_values:
+      self._no_numbers[str(cell).strip()] += isinstance(cell, str)
       return None
     if isinstance(cell, bool):
       return TEXT
@@ -251,6 +256,11 @@ class _Tally:
     kind, count = (self._kinds.most_common(1) or [(TEXT, 0)])[0]
     if count < _MOST * total:
       kind, count = TEXT, total
+    if kind == TEXT:
+      # Such as the class NA among others: the source has it as a text.
+      self._values += self._no_numbers
+      total += self._no_numbers.total()
+      count += self._no_numbers.total()
     if kind == WINDOW and len(self._lengths) > 1:
       kind = OTHER
     return Column(

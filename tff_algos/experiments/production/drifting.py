@@ -100,19 +100,13 @@ def measure(
     drift.CLIENTS: records.describe_file(folder / drift.CLIENTS)
   }
   sealed_json.write(folder / drift.REPORT, report)
-  check(report, folder)
-  return report
-
-
-def check(report: dict[str, Any], folder: str | os.PathLike[str]) -> None:
-  """Raises NotApprovedError if a report of `measure` exceeds a threshold."""
-  if report['exceeded']:
+  if failures:
     raise errors.NotApprovedError(
       f'the data drifted from those of {report["parent"]}: '
-      f'{"; ".join(report["exceeded"])}. Look at '
-      f'{pathlib.Path(folder, drift.REPORT)}; then mend the data, or raise the '
-      'threshold to train on them'
+      f'{"; ".join(failures)}. Look at {folder / drift.REPORT}; then mend the '
+      'data, or raise the threshold to train on them'
     )
+  return report
 
 
 def summarize(report: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+from typing import Any
 
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors, sealed_json
@@ -46,7 +47,7 @@ class GateRecord:
     blessed: Whether the candidate may be released.
     reasons: Why not; empty if blessed.
     round_num: Round of the candidate.
-    config_hash: Hash of the run's config, which has the thresholds.
+    config_hash: Hash of the run's config.
     dataset_version: Dataset of the comparison.
     candidate: Model -> SHA-256 of its `bundle.json`; empty if it could not be
       exported.
@@ -58,6 +59,7 @@ class GateRecord:
     score: `'accuracy'` or `'mse'`.
     groups: The comparison.
     num_left_out: Clients that could not be compared.
+    thresholds: Section `gate` of the config.
   """
 
   blessed: bool
@@ -74,6 +76,12 @@ class GateRecord:
   score: str = ''
   groups: tuple[Group, ...] = ()
   num_left_out: int = 0
+  thresholds: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+  @property
+  def subject(self) -> tuple[int, str, str]:
+    """Returns round, config and dataset of the candidate."""
+    return self.round_num, self.config_hash, self.dataset_version
 
 
 def write(folder: str | os.PathLike[str], record: GateRecord) -> None:

@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -84,8 +85,8 @@ def gate(
   """Compares a round with the exported models, and writes `gate.json`.
 
   A record that still holds is returned as it is: of the same round, config,
-  dataset and candidate, and of the current champion or of a candidate that was
-  released since.
+  dataset and candidate, and of a candidate that was released since, or of the
+  same thresholds and the current champion.
 
   Args:
     config: The experiment; its section `gate` has the thresholds.
@@ -108,11 +109,12 @@ def gate(
       blessed=False,
       reasons=(),
       round_num=chosen,
-      config_hash=config_lib.config_hash(config),
+      config_hash=experiment.config_hash(config),
       dataset_version=opened.dataset.version,
       candidate={},
       champion={},
       score=opened.algorithm.cluster_model.score_name,
+      thresholds=config_lib.to_dict(config.gate),
     )
     kept = gate_record.read(folder)
     if kept is not None and _still_holds(kept, record, folder, target):
@@ -131,6 +133,43 @@ def gate(
       record = _compare(record, opened, candidate, target)
   gate_record.write(folder, record)
   return record
+
+
+def is_released(
+  config: experiment.ExperimentConfig,
+  folder: str | os.PathLike[str],
+  export_dir: str | os.PathLike[str],
+  round_choice: int | str = checkpoint.LAST,
+) -> bool:
+  """Returns whether a round was blessed by the gate, and released.
+
+  Args:
+    config: The experiment.
+    folder: Its workdir.
+    export_dir: Export path.
+    round_choice: As of `CheckpointManager.find`.
+  """
+  kept = gate_record.read(folder)
+  if kept is None:
+    return False
+  manager = checkpoint.CheckpointManager(
+    pathlib.Path(folder, checkpoint.FOLDER), {}, read_only=True
+  )
+  with experiment.open_dataset(folder) as dataset:
+    subject = (
+      manager.find(round_choice),
+      experiment.config_hash(config),
+      dataset.version,
+    )
+  return kept.subject == subject and _was_released(kept, export_dir)
+
+
+def _was_released(
+  kept: gate_record.GateRecord, export_dir: str | os.PathLike[str]
+) -> bool:
+  history = releases.read_history(export_dir)
+  bundles = [release.bundles for release in history]
+  return kept.blessed and kept.candidate in bundles
 
 
 def candidate_sha256(folder: str | os.PathLike[str]) -> dict[str, str]:
@@ -174,16 +213,17 @@ def _still_holds(
   target: pathlib.Path,
 ) -> bool:
   """Returns whether a record answers what is asked."""
-  for name in ('round_num', 'config_hash', 'dataset_version'):
-    if getattr(kept, name) != getattr(asked, name):
-      return False
+  if kept.subject != asked.subject:
+    return False
   try:
     if kept.candidate and candidate_sha256(folder) != kept.candidate:
       return False
-    history = releases.read_history(target)
-    if any(release.bundles == kept.candidate for release in history):
+    if _was_released(kept, target):
       return True
-    return champion_sha256(target) == kept.champion
+    # A batch that took too long on a busy machine is measured again.
+    is_lasting = kept.checks.get(_IN_TIME, True)
+    is_same = kept.thresholds == asked.thresholds
+    return is_lasting and is_same and champion_sha256(target) == kept.champion
   except errors.ExportError:
     return False  # To be compared again, with an error of its own.
 
@@ -297,10 +337,17 @@ def _check_plainly(
         timeout=_PLAIN_SECONDS,
       )
     except subprocess.TimeoutExpired:
-      return {_PLAIN: False}, [
+      raise errors.InfrastructureError(
         'a process with TensorFlow alone has not loaded and asked the bundles '
-        f'within {_PLAIN_SECONDS} seconds'
-      ]
+        f'within {_PLAIN_SECONDS} seconds; try again when the machine has less '
+        'to do'
+      ) from None
+  if asked.returncode < 0:
+    name = signal.Signals(-asked.returncode).name
+    raise errors.InfrastructureError(
+      f'the process that loads the bundles with TensorFlow alone ended by '
+      f'{name}, perhaps for lack of memory; try again'
+    )
   checks = {_PLAIN: asked.returncode == 0}
   if asked.returncode:
     words = asked.stderr.strip().splitlines() or ['no error text']

@@ -40,7 +40,7 @@ def describe(
       'raw_files': dict(dataset.manifest['sources']),
     },
     'parent': _parent(folder),
-    'config_hash': config_lib.config_hash(config),
+    'config_hash': experiment.config_hash(config),
     'code_version': manifest.code_version(),
     'gate': config_lib.to_dict(record) if is_gated else None,
     'config': config_lib.to_dict(config),
@@ -63,7 +63,7 @@ def entry(
     bundles={},
     run=_relative(folder, export_dir),
     round_num=round_num,
-    config_hash=config_lib.config_hash(config),
+    config_hash=experiment.config_hash(config),
     dataset_version=dataset.version,
     gated=False,
   )
@@ -156,13 +156,10 @@ def chain(
     )
     release = history[release.rollback_of]
   run = folder / release.run
-  found = next(
-    (
-      content
-      for each in (release.version, version)
-      if (content := releases.read_lineage(folder, each))
-    ),
-    _read(run),
+  found = (
+    releases.read_lineage(folder, release.version)
+    or releases.read_lineage(folder, version)
+    or _read(run)
   )
   gate = found.get('gate') or {}
   steps.append(

@@ -15,7 +15,6 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from absl import logging
@@ -88,10 +87,10 @@ def run(
 
   Returns:
     What was done, JSON-ready: `status`, `as_of`, `run`, `parent`,
-    `dataset_version` and `released_version`. The status is `'released'`;
-    `'no_new_data'` if the dataset is that of the parent; `'backfilled'` if
-    models of a later date are released, so that these stay; or, with
-    `options.until`, `'until <step>'`.
+    `dataset_version`, `released_version` (of this night) and `current_version`
+    (the one that is served). The status is `'released'`; `'no_new_data'` if the
+    dataset is that of the parent; `'backfilled'` if models of a later date are
+    current, so that these stay; or, with `options.until`, `'until <step>'`.
 
   Raises:
     ConfigError: If `as_of` or an option is invalid, or the date is before the
@@ -144,6 +143,7 @@ class _Night:
       'parent': self._parent and f'{RUNS}/{self._parent.name}',
       'dataset_version': None,
       'released_version': None,
+      'current_version': gating.current_version(self._export),
     }
 
   def run(self) -> dict[str, Any]:
@@ -177,8 +177,7 @@ class _Night:
       return continuation.parent_folder(self._run, known)
     if (self._run / checkpoint.FOLDER).exists() or not self._history:
       return None
-    origins = {entry.version: entry for entry in self._history}
-    nights = self._nights([origins[entry.origin] for entry in self._history])
+    nights = self._served_nights()
     if not nights:
       return None
     earlier = [name for name in nights if name < self._date]
@@ -197,11 +196,15 @@ class _Night:
       )
     return parent
 
-  def _nights(self, entries: Sequence[releases.Release]) -> list[str]:
-    """Returns the dates of releases, less those that other programs made."""
+  def _served_nights(self) -> list[str]:
+    """Returns the dates of all models that were current, the last ones last.
+
+    Without those that other programs made.
+    """
+    origins = {entry.version: entry for entry in self._history}
     runs = [
-      pathlib.Path(os.path.normpath(self._export / entry.run))
-      for entry in entries
+      pathlib.Path(os.path.normpath(self._export / origins[entry.origin].run))
+      for entry in self._history
     ]
     folder = pathlib.Path(os.path.normpath(self._folder / RUNS))
     return [run.name for run in runs if run.parent == folder]
@@ -292,7 +295,7 @@ class _Night:
       )
 
   def _gate(self) -> None:
-    """Compares the candidate with the current models, unless it is late.
+    """Compares the candidate with the current models, unless they are later.
 
     Raises:
       NotApprovedError: If the candidate is refused.
@@ -310,9 +313,13 @@ class _Night:
     gate_record.require_blessed(record)
 
   def _is_backfill(self) -> bool:
-    """Returns whether only models of later dates are released."""
-    nights = self._nights(self._history)
-    return self._date not in nights and max(nights, default='') > self._date
+    """Returns whether models of a later date would be replaced."""
+    nights = self._served_nights()
+    if not nights or nights[-1] <= self._date:
+      return False
+    return not gating.is_released(
+      self._config, self._run, self._export, self._options.round_choice
+    )
 
   def _release(self) -> None:
     """Publishes the candidate."""
@@ -323,7 +330,11 @@ class _Night:
       keep_versions=self._options.keep_versions,
     )
     page.write_report(self._run)
-    self.result |= {'status': 'released', 'released_version': found.version}
+    self.result |= {
+      'status': 'released',
+      'released_version': found.version,
+      'current_version': gating.current_version(self._export),
+    }
 
 
 def _content(dataset: pathlib.Path, version: str) -> dict[str, Any] | str:

@@ -60,6 +60,8 @@ def release(
   with releases.opened(target) as path:
     found = _find(path, record)
     if found is None:
+      if record.thresholds != config_lib.to_dict(config.gate):
+        raise _stale(folder, 'config.gate has other thresholds now')
       _check_champion(record, folder, target)
       candidate = gating.candidate_folder(folder)
       path.release(
@@ -131,7 +133,7 @@ def _read_record(
     )
   if round_num is not None and record.round_num != round_num:
     raise _stale(folder, f'it is of round {record.round_num}, not {round_num}')
-  config_hash = config_lib.config_hash(config)
+  config_hash = experiment.config_hash(config)
   if record.config_hash != config_hash:
     raise _stale(
       folder, f'it is of config {record.config_hash}, not {config_hash}'

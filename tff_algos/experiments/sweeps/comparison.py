@@ -4,7 +4,7 @@ import glob
 import os
 import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from absl import logging
@@ -25,8 +25,6 @@ from tff_algos.reports.sweep import (
 from tff_algos.reports.sweep import target as target_lib
 
 _SEED = re.compile(r'seed_(\d+)')
-# Key of the only axis of separate runs; those of a sweep are of its config.
-_FOLDER = 'folder'
 
 
 class Options(NamedTuple):
@@ -58,8 +56,9 @@ def compare(
     options: Options of the comparison.
 
   Returns:
-    Means and standard deviations, or the trials of a search; the selected
-    values, and the score of each cell under its worst attack; as text.
+    Means and standard deviations, or the trials of a search; cells whose seeds
+    differ in length, the selected values, and the score of each cell under its
+    worst attack; as text.
 
   Raises:
     DataError: If no run is finished, a file is damaged, the runs do not differ
@@ -82,7 +81,26 @@ def compare(
   )
   index = sweep_page.write_report(sweep, chosen)
   logging.info('Report: %s', index)
-  return '\n'.join([table, *chosen, *worst_attack.sentences(sweep)])
+  return '\n'.join(
+    [
+      table,
+      *_unequal_lengths(sweep),
+      *chosen,
+      *worst_attack.sentences(sweep),
+    ]
+  )
+
+
+def _unequal_lengths(sweep: sweep_lib.Sweep) -> Iterator[str]:
+  """Yields a sentence for each cell whose runs end at different rounds."""
+  for cell in sweep.cells:
+    rounds = sorted({int(run.summary['last']['round']) for run in cell.runs})
+    if len(rounds) > 1:
+      yield (
+        f'{cell.label or "the runs"}: the means are over runs whose last '
+        f'rounds are {", ".join(map(str, rounds))}, of early stopping or of a '
+        'sweep that was extended and is not finished'
+      )
 
 
 def check(runs: grid.Grid, question: plan_lib.Question | None) -> None:
@@ -123,10 +141,8 @@ def plan_of_folders(
     workdir: Folder of the comparison.
 
   Raises:
-    ConfigError: If that is the folder of a sweep, whose plan would be lost.
     DataError: If a pattern matches no folder.
   """
-  _check_no_sweep(pathlib.Path(workdir))
   folders: dict[pathlib.Path, pathlib.Path] = {}
   for pattern in patterns:
     found = [
@@ -149,20 +165,8 @@ def plan_of_folders(
     )
     for folder, label in zip(folders.values(), labels, strict=True)
   )
-  axis = plan_lib.Axis(_FOLDER, '', tuple(dict.fromkeys(labels)))
+  axis = plan_lib.Axis(grid.FOLDER, '', tuple(dict.fromkeys(labels)))
   return plan_lib.Plan('Runs compared', (axis,), runs)
-
-
-def _check_no_sweep(workdir: pathlib.Path) -> None:
-  path = workdir / plan_lib.FILE
-  if path.exists():
-    keys = [axis.key for axis in plan_lib.read(workdir).axes]
-    if keys != [_FOLDER]:
-      raise errors.ConfigError(
-        f'{path} is the plan of a sweep, which --runs would replace. Give '
-        'another --workdir for the comparison, or leave --runs out to compare '
-        'the runs of the sweep'
-      )
 
 
 def _cell(folder: pathlib.Path) -> pathlib.Path:

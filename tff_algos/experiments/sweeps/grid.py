@@ -12,6 +12,11 @@ from tff_algos.core import errors, sealed_json
 from tff_algos.experiments import config_values, experiment
 from tff_algos.reports.sweep import plan as plan_lib
 
+# Kinds of plans.
+GRID, SEARCH, COMPARISON = 'grid', 'search', 'comparison'
+# Key of the only axis of a comparison; those of others are of their configs.
+FOLDER = 'folder'
+
 
 class Grid(NamedTuple):
   """The expanded grid of a sweep.
@@ -106,10 +111,61 @@ def experiment_of(
   return _parse(changed, label)
 
 
-def write_plan(plan: plan_lib.Plan, workdir: str | os.PathLike[str]) -> None:
-  """Writes `sweep.json` into the folder of a sweep; creates the folder."""
+def write_plan(
+  plan: plan_lib.Plan,
+  workdir: str | os.PathLike[str],
+  refused: Mapping[str, str] | None = None,
+) -> plan_lib.Plan:
+  """Writes `sweep.json` into the folder of a sweep; creates the folder.
+
+  Args:
+    plan: The plan.
+    workdir: The folder.
+    refused: Folder of a run -> why it was refused.
+
+  Returns:
+    The plan as it is written.
+
+  Raises:
+    ConfigError: If the folder is that of another kind of sweep.
+  """
+  check_kind(workdir, _kind(plan))
+  refused = refused or {}
+  runs = [
+    run._replace(error=refused.get(run.folder, run.error)) for run in plan.runs
+  ]
+  plan = plan._replace(runs=tuple(runs))
   path = pathlib.Path(workdir, plan_lib.FILE)
   sealed_json.write(path, plan_lib.to_dict(plan))
+  return plan
+
+
+def check_kind(workdir: str | os.PathLike[str], kind: str) -> None:
+  """Checks that no plan of another kind lies in a folder.
+
+  Args:
+    workdir: The folder; it may be missing.
+    kind: `GRID`, `SEARCH` or `COMPARISON`.
+
+  Raises:
+    ConfigError: If one does.
+  """
+  try:
+    found = _kind(plan_lib.read(pathlib.Path(workdir)))
+  except errors.DataError:  # None, or a damaged one, which is written anew.
+    return
+  if found != kind:
+    raise errors.ConfigError(
+      f'{pathlib.Path(workdir, plan_lib.FILE)} is the plan of a {found}, which '
+      f'that of a {kind} would replace. Give another --workdir for the {kind}'
+    )
+
+
+def _kind(plan: plan_lib.Plan) -> str:
+  if plan.search is not None:
+    return SEARCH
+  is_comparison = [axis.key for axis in plan.axes] == [FOLDER]
+  return COMPARISON if is_comparison else GRID
 
 
 def _check_keys(

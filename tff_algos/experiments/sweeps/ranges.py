@@ -90,6 +90,11 @@ def _parse(key: str, spec: Any, config: Mapping[str, Any]) -> Range:
       f'range of {key}: --num_seeds sets the seeds, over which a trial is '
       'averaged'
     )
+  if key == 'training.num_rounds':
+    raise errors.ConfigError(
+      f'range of {key}: trials are compared round by round, so that all have '
+      'one number of rounds; set it in the config'
+    )
   config_values.check_key(config, key)
   if isinstance(spec, list):
     spelled = [json.dumps(choice) for choice in spec]

@@ -39,12 +39,13 @@ def sweep(runs: grid.Grid, folder: str | os.PathLike[str]) -> plan_lib.Plan:
     written to `sweep.json`.
 
   Raises:
+    ConfigError: If the folder is that of another kind of sweep.
     InfrastructureError: If the disk or the machine fails; the same command
       resumes the sweep.
   """
   workdir = pathlib.Path(folder)
-  grid.write_plan(runs.plan, workdir)
-  planned = list(runs.plan.runs)
+  planned = grid.write_plan(runs.plan, workdir).runs
+  refused = {}
   with runtime_cache.KeptRuntime() as kept:
     for index, config in enumerate(runs.configs):
       run = planned[index]
@@ -55,10 +56,8 @@ def sweep(runs: grid.Grid, folder: str | os.PathLike[str]) -> plan_lib.Plan:
         raise
       except errors.UserError as error:
         logging.warning('%s is refused: %s', run.folder, error)
-        planned[index] = run._replace(error=str(error))
-  plan = runs.plan._replace(runs=tuple(planned))
-  grid.write_plan(plan, workdir)
-  return plan
+        refused[run.folder] = str(error)
+  return grid.write_plan(runs.plan, workdir, refused)
 
 
 def check_all_ran(plan: plan_lib.Plan) -> None:
@@ -98,11 +97,17 @@ def make(
   if is_finished(config, folder):
     logging.info('It was finished before.')
     return False
+  # A page is there if the run is finished.
+  _page(folder).unlink(missing_ok=True)
   _place_dataset(config.dataset, folder, datasets)
   training.train(config, folder, kept=kept, shows_progress=shows_progress)
   evaluating.evaluate(config, folder, kept=kept)
   page.write_report(folder)
-  tracking.send_pictures(config, folder)
+  try:
+    tracking.send_pictures(config, folder)
+  except BaseException:
+    _page(folder).unlink()
+    raise
   return True
 
 
@@ -136,22 +141,22 @@ def is_finished(
 ) -> bool:
   """Returns whether a folder holds all results of an experiment.
 
-  Runtime and tracking may differ, since they never affect results.
+  Sections that never affect results may differ.
   """
   try:
     run = run_lib.read(folder)
     written, last_round = run.config, run.summary['last']['round']
   except (errors.DataError, KeyError):
     return False
-  wanted = config_lib.to_dict(config)
-  is_same = all(
-    written.get(key) == value
-    for key, value in wanted.items()
-    if key not in ('runtime', 'tracking')
-  )
-  # The report page is written last.
-  has_page = (folder / 'report' / 'index.html').is_file()
+  wanted = experiment.effective(config_lib.to_dict(config))
+  is_same = all(written.get(key) == value for key, value in wanted.items())
+  has_page = _page(folder).is_file()
   return is_same and has_page and _is_last(config, run, last_round)
+
+
+def _page(folder: pathlib.Path) -> pathlib.Path:
+  """Returns the report page of a run, its last file."""
+  return folder / 'report' / 'index.html'
 
 
 def _is_last(

@@ -115,7 +115,8 @@ def search(
     engine: Where the runs are executed.
 
   Raises:
-    ConfigError: If the folder holds a search with other options.
+    ConfigError: If the folder holds a search with other options, or another
+      kind of sweep.
     InfrastructureError: As `side_by_side.execute`.
     UserError: If Optuna is not installed, or the first dataset cannot be built.
   """
@@ -123,6 +124,7 @@ def search(
   with extras.importing('search', '--search=optuna'):
     import optuna
   optuna.logging.set_verbosity(optuna.logging.WARNING)
+  grid.check_kind(workdir, grid.SEARCH)
   objective = _objective(options, workdir)
   queue = _TrialQueue(optuna, options, objective, workdir)
   rounds = options.config({}, 0).training.num_rounds
@@ -275,8 +277,7 @@ class _TrialQueue:
       planned,
       self._objective,
     )
-    grid.write_plan(plan, self._workdir)
-    return plan
+    return grid.write_plan(plan, self._workdir)
 
   def _open_study(self) -> Any:
     """Opens or creates the study.
@@ -296,22 +297,24 @@ class _TrialQueue:
       ),
       load_if_exists=True,
     )
-    wanted = self._identity()
+    # As it is stored: a tuple is a list.
+    wanted = json.loads(json.dumps(self._identity()))
     stored = study.user_attrs.get('identity', wanted)
     for name, value in wanted.items():
-      if stored[name] != value:
+      if stored.get(name) != value:
         raise errors.ConfigError(
           f'{self._workdir} has a search with another {name}, '
-          f'{json.dumps(stored[name])}; got {json.dumps(value)}. Take another '
-          '--workdir'
+          f'{json.dumps(stored.get(name))}; got {json.dumps(value)}. Take '
+          'another --workdir'
         )
     study.set_user_attr('identity', wanted)
     return study
 
   def _identity(self) -> dict[str, Any]:
     """Returns what may not change while a search is resumed."""
-    config = config_lib.to_dict(self._options.config({}, 0))
-    del config['runtime'], config['tracking']
+    config = experiment.effective(
+      config_lib.to_dict(self._options.config({}, 0))
+    )
     return {
       **{f'config.{key}': value for key, value in config.items()},
       'metric': self._objective.metric,

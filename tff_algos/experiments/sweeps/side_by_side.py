@@ -111,9 +111,7 @@ def sweep(
   grid.write_plan(expanded.plan, workdir)
   queue = _GridQueue(expanded, workdir, plugins)
   execute(queue, engine, progress_table.ProgressTable(queue.num_rounds))
-  plan = expanded.plan._replace(runs=tuple(queue.planned))
-  grid.write_plan(plan, workdir)
-  return plan
+  return grid.write_plan(expanded.plan, workdir, queue.refused)
 
 
 def execute(
@@ -191,7 +189,7 @@ class _GridQueue:
   """Runs of a grid.
 
   Attributes:
-    planned: The runs, with the errors of those that were refused.
+    refused: Folder of a run -> why it was refused.
     num_rounds: Rounds of all unfinished runs.
   """
 
@@ -201,9 +199,9 @@ class _GridQueue:
     workdir: pathlib.Path,
     plugins: Sequence[str],
   ):
-    self.planned = list(expanded.plan.runs)
+    self.refused: dict[str, str] = {}
     self._tasks: list[run_process.Task] = []
-    for run, config in zip(self.planned, expanded.configs, strict=True):
+    for run, config in zip(expanded.plan.runs, expanded.configs, strict=True):
       if runs.is_finished(config, workdir / run.folder):
         logging.info('%s was finished before.', run.folder)
       else:
@@ -224,9 +222,8 @@ class _GridQueue:
   def settle(
     self, task: run_process.Task, error: errors.UserError | None
   ) -> None:
-    for index, run in enumerate(self.planned):
-      if error is not None and run.folder == task.run:
-        self.planned[index] = run._replace(error=str(error))
+    if error is not None:
+      self.refused[task.run] = str(error)
 
 
 def make_task(

@@ -50,6 +50,20 @@ def test_byte_order_mark_is_no_part_of_a_name(tmp_path, name):
   assert [column.name for column in with_mark.columns] == ['city', 'n']
 
 
+def test_spelling_of_a_missing_number_is_a_text_among_texts(tmp_path):
+  rows = [
+    f'{place},{number},?'
+    for place, number in zip(
+      ('NA', 'EU', 'AS', ''), ('NA', '1', '2', '3'), strict=True
+    )
+  ]
+  found = _by_name(_read(tmp_path, '\n'.join(['place,n,no', *rows])))
+  assert found['place'].values == {'NA': 1, 'EU': 1, 'AS': 1}
+  assert (found['place'].num_missing, found['place'].num_odd) == (1, 0)
+  assert (found['n'].kind, found['n'].num_missing) == ('number', 1)
+  assert found['no'].values == {'?': 4}
+
+
 def test_few_odd_cells_do_not_change_the_kind(tmp_path):
   """One of 40 numbers is a word, and one of 4."""
   rows = [f'{i},{i % 4 or "no"}' for i in range(1, 41)]

@@ -189,6 +189,25 @@ def test_frame(tmp_path):
     )
 
 
+def test_a_class_spelled_like_a_missing_number_is_one(tmp_path):
+  frame = _frame()
+  frame['ill'] = _Column(('NA', 'EU', 'AS')[i % 3] for i in range(40))
+  with conversion.from_pandas(
+    frame, tmp_path, client='who', label='ill'
+  ) as dataset:
+    assert dataset.feature_spec.classes == ('AS', 'EU', 'NA')
+    assert dataset.manifest['recipe']['max_dead_letter_fraction'] == 0
+
+
+def test_an_unknown_option_of_a_dataset_is_named(tmp_path):
+  with pytest.raises(
+    errors.ConfigError, match="key 'sed'. Did you mean \"seed"
+  ):
+    conversion.from_pandas(
+      _frame(), tmp_path, client='who', label='ill', dataset={'sed': 1}
+    )
+
+
 def test_a_number_named_like_a_time_is_a_feature(tmp_path):
   frame = _frame()
   frame['reaction_time'] = _Column(i / 3 for i in range(40))

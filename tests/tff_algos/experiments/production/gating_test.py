@@ -77,7 +77,8 @@ def test_better_round_is_blessed(gated):
   record = gated.blessed
   assert record.blessed and not record.reasons
   assert record.round_num == 2
-  assert record.config_hash == config_lib.config_hash(gated.config)
+  assert record.config_hash == experiment.config_hash(gated.config)
+  assert record.thresholds == config_lib.to_dict(gated.config.gate)
   assert record.candidate == gating.candidate_sha256(gated.folder)
   assert record.champion == gating.champion_sha256(gated.target)
   assert record.champion_version == 1
@@ -114,7 +115,7 @@ def test_record_is_written(gated):
   assert gate_record.read(gated.folder) == gated.blessed
   text = (gated.folder / 'gate.json').read_text()
   assert json.loads(text)['groups'][0]['num_units'] == 12
-  assert 'seconds' not in text and str(gated.folder) not in text
+  assert '"seconds"' not in text and str(gated.folder) not in text
 
 
 def test_record_that_holds_is_kept(gated, tmp_path, monkeypatch):
@@ -252,14 +253,57 @@ def test_other_signatures_are_refused(gated, monkeypatch):
   ]
 
 
-def test_a_plain_process_that_hangs_is_a_refusal(gated, monkeypatch):
-  monkeypatch.setattr(gating, '_PLAIN_SECONDS', 0)
-  with experiment.open_dataset(gated.folder) as dataset:
-    checks, reasons = gating._check_plainly(
-      gating._find(gated.target, dataset), dataset, gate_config.GateConfig()
-    )
-  assert checks == {'loads in plain TensorFlow': False}
-  assert reasons[0].endswith('within 0 seconds')
+def test_a_plain_process_that_hangs_or_is_killed_is_no_refusal(
+  gated, tmp_path, monkeypatch
+):
+  folder = shutil.copytree(gated.folder, tmp_path / 'run')
+  (folder / 'gate.json').unlink()
+  monkeypatch.setattr(
+    exporting,
+    'write_bundles',
+    lambda *arguments: shutil.copytree(
+      gated.folder / 'candidate', arguments[-1]
+    ),
+  )
+  with monkeypatch.context() as patched:
+    patched.setattr(gating, '_PLAIN_SECONDS', 0)
+    with pytest.raises(errors.InfrastructureError, match='within 0 seconds'):
+      gating.gate(gated.config, folder, gated.target)
+  program = tmp_path / 'killed.py'
+  program.write_text('import os\nos.kill(os.getpid(), 9)\n')
+  monkeypatch.setattr(gating.plain_prediction, '__file__', str(program))
+  with pytest.raises(errors.InfrastructureError, match='ended by SIGKILL'):
+    gating.gate(gated.config, folder, gated.target)
+  assert not (folder / 'gate.json').exists()
+
+
+def test_a_batch_that_took_too_long_is_measured_again(
+  gated, tmp_path, monkeypatch
+):
+  folder = shutil.copytree(gated.folder, tmp_path / 'run')
+  checks = {**gated.blessed.checks, 'predicts in time': False}
+  gate_record.write(
+    folder,
+    dataclasses.replace(
+      gated.blessed, blessed=False, reasons=('slow',), checks=checks
+    ),
+  )
+  monkeypatch.setattr(gating, '_check_plainly', _find_no_fault)
+  assert gating.gate(gated.config, folder, gated.target) == gated.blessed
+
+
+def test_other_thresholds_are_asked_of_what_was_not_released(
+  gated, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(gating, '_check_plainly', _find_no_fault)
+  folder = shutil.copytree(gated.folder, tmp_path / 'run')
+  config = dataclasses.replace(
+    gated.config, gate=gate_config.GateConfig(max_fall=0.5)
+  )
+  record = gating.gate(config, folder, gated.target)
+  assert record.subject == gated.blessed.subject
+  assert record.candidate == gated.blessed.candidate
+  assert record.groups[0].threshold == 0.5
 
 
 @pytest.mark.verify

@@ -96,6 +96,12 @@ def test_chain_survives_what_was_removed(production):
   assert older[1]['lineage'] == 'lineage.json is not there any more'
 
 
+def test_the_copy_of_a_bundle_is_read_first(production):
+  (production / 'runs' / '2026-11-19' / 'lineage.json').write_text('{')
+  _, run = lineage.chain(production / 'export', 1)
+  assert run[1]['raw file 2026-11-19.csv'] == 'sha of 2026-11-19'
+
+
 @pytest.mark.parametrize('version', [None, 7])
 def test_unknown_version(tmp_path, production, version):
   folder = tmp_path / 'nothing' if version is None else production / 'export'

@@ -93,6 +93,7 @@ def test_the_first_night_trains_anew(made):
     'parent': None,
     'dataset_version': _version_of(folder),
     'released_version': 1,
+    'current_version': 1,
   }
   assert continuation.read_parent(folder) is None
   assert _rounds(folder)[-1] == nights.NUM_ROUNDS
@@ -110,6 +111,7 @@ def test_the_second_night_continues_the_first(made):
     'parent': f'runs/{nights.FIRST}',
     'dataset_version': _version_of(second),
     'released_version': 2,
+    'current_version': 2,
   }
   assert _version_of(second) != _version_of(first)
   assert continuation.read_parent(second) == continuation.Parent(
@@ -136,7 +138,7 @@ def test_a_finished_night_changes_no_file(made):
   before = raw_data.file_bytes(made.folder)
   assert made.run(nights.SECOND) == made.results[1]
   # Released before the second night: that is no backfill.
-  assert made.run(nights.FIRST) == made.results[0]
+  assert made.run(nights.FIRST) == {**made.results[0], 'current_version': 2}
   assert raw_data.file_bytes(made.folder) == before
 
 
@@ -151,6 +153,7 @@ def test_no_new_data(production):
       'parent': f'runs/{nights.SECOND}',
       'dataset_version': _version_of(production.run_folder(nights.SECOND)),
       'released_version': None,
+      'current_version': 2,
     }
     assert not production.run_folder(nights.THIRD).exists()
 
@@ -167,6 +170,39 @@ def test_a_backfill_is_not_released(production):
   # It is no parent either.
   later = production.run(nights.THIRD, nightly.DATASET)
   assert later['parent'] == f'runs/{nights.SECOND}'
+
+
+def test_an_older_night_never_replaces_newer_models(production):
+  """Neither trained for longer nor removed and done anew."""
+  longer = {'num_rounds': nights.NUM_ROUNDS + 1}
+  assert production.run(nights.FIRST, training=longer)['status'] == 'backfilled'
+  production.run(nights.THIRD)
+  shutil.rmtree(production.run_folder(nights.SECOND))
+  nights.write_day(production.raw, nights.SECOND, 'bcdyz', turns_labels=True)
+  result = production.run(nights.SECOND)
+  assert (result['status'], result['current_version']) == ('backfilled', 3)
+  assert len(production.history) == 3
+
+
+def test_what_affects_no_result_releases_nothing_anew(made, production):
+  production = production._replace(raw=made.raw)  # A part of the config.
+  before = production.history
+  for sections in (
+    {'tracking': {'experiment': 'other'}},
+    {'runtime': {'gpu_memory_limit_mib': 1000}},
+    {'gate': {'max_fall': 0.5}},
+  ):
+    result = production.run(nights.SECOND, **sections)
+    assert (result['status'], result['released_version']) == ('released', 2)
+  assert production.history == before
+
+
+def test_after_a_rollback_another_version_is_served(made, production):
+  production = production._replace(raw=made.raw)
+  with releases.opened(production.folder / 'export') as path:
+    path.rollback()
+  result = production.run(nights.SECOND)
+  assert (result['released_version'], result['current_version']) == (2, 3)
 
 
 def _interrupt_at(monkeypatch, name: str, place: str):
@@ -210,7 +246,11 @@ def test_step_by_step_late_files_are_part_of_the_next_night(
   exported = production.folder / 'export'
   assert (exported / 'cluster_models' / '3').exists()
   assert not (exported / 'personalized_models' / '3').exists()
-  result |= {'status': 'released', 'released_version': 3}
+  result |= {
+    'status': 'released',
+    'released_version': 3,
+    'current_version': 3,
+  }
   assert production.run(nights.THIRD) == result
   assert len(production.history) == 3
   assert continuation.read_parent(folder)[3:] == (5, 1, 0, 0)  # a returns.

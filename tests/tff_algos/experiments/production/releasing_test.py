@@ -111,6 +111,7 @@ def test_refused_candidate_is_not_released(run):
   [
     ({'round_num': 1}, 'is of round 1, not 2'),
     ({'config_hash': '0'}, 'is of config 0, not'),
+    ({'thresholds': {'max_fall': 9.0}}, 'has other thresholds now'),
     ({'dataset_version': '0'}, 'the dataset is now'),
     ({'candidate': {'cluster_models': '0'}}, 'exported again since'),
     ({'champion': {'cluster_models': '0'}, 'champion_version': 6}, 'version 6'),
@@ -190,6 +191,14 @@ def test_released_candidate_stays_released_when_others_follow(run):
   _publish_other(run)
   assert releasing.release(*run) == first
   assert len(releases.read_history(run.target)) == 2
+
+
+def test_what_was_released_is_not_released_with_other_thresholds(run):
+  first = releasing.release(*run)
+  gate = dataclasses.replace(run.config.gate, max_fall=0.5)
+  other = run._replace(config=dataclasses.replace(run.config, gate=gate))
+  assert gating.gate(*other) == gate_record.read(run.folder)
+  assert releasing.release(*other) == first
 
 
 def test_old_versions_go(run):

@@ -60,6 +60,18 @@ def test_a_metric_that_no_run_has_is_refused(tmp_path, options, message):
   assert not (tmp_path / 'report').exists()
 
 
+def test_seeds_of_different_lengths_are_told(tmp_path):
+  runs = []
+  for seed, num_rounds in enumerate((2, 8)):
+    fake_sweep.write_run(tmp_path / f'seed_{seed}', num_rounds=num_rounds)
+    runs.append(plan_lib.PlannedRun(f'seed_{seed}', (), seed))
+  fake_sweep.write_plan(tmp_path, plan_lib.Plan('x', (), tuple(runs)))
+  text = comparison.compare(tmp_path)
+  assert 'the runs: the means are over runs whose last rounds are 2, 8,' in text
+  fake_sweep.write_plan(tmp_path, plan_lib.Plan('x', (), tuple(runs[:1])))
+  assert 'last rounds' not in comparison.compare(tmp_path)
+
+
 def test_what_is_chosen_is_printed_and_on_the_page(tmp_path):
   levels = {(0.1,): (0.2, 0.4), (1.0,): (0.3,)}
   fake_sweep.write(tmp_path, levels, _AXES)
@@ -111,18 +123,6 @@ def test_a_pattern_without_a_folder_is_refused(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   with pytest.raises(errors.DataError, match=r'--runs=runs/\* matches no'):
     comparison.plan_of_folders(['runs/*'], 'compared')
-
-
-def test_the_plan_of_a_sweep_is_not_replaced(tmp_path):
-  (tmp_path / 'seed_0').mkdir()
-  patterns = [f'{tmp_path}/seed_*']
-  for _ in range(2):  # A comparison may be made again.
-    plan = comparison.plan_of_folders(patterns, tmp_path)
-    grid.write_plan(plan, tmp_path)
-  for axes in ((), (plan_lib.Axis('algorithm.num_clusters', 'k', (2,)),)):
-    grid.write_plan(plan._replace(axes=axes), tmp_path)
-    with pytest.raises(errors.ConfigError, match='plan of a sweep.*another --'):
-      comparison.plan_of_folders(patterns, tmp_path)
 
 
 def _runs(validation_ratio=0.0, num_unseen_clients=0):

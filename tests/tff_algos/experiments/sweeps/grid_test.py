@@ -5,6 +5,7 @@ import pytest
 from configs.fed_soft import digits, synthetic
 from tff_algos.core import errors
 from tff_algos.experiments.sweeps import grid
+from tff_algos.reports.sweep import plan as plan_lib
 
 _BASE = synthetic.get_config('smoke').to_dict()
 
@@ -115,3 +116,27 @@ def test_a_key_must_fit_every_config():
   bases = {'smoke': _BASE, 'digits': digits.get_config().to_dict()}
   with pytest.raises(errors.ConfigError, match='digits, use_bias=True: .*bias'):
     _expand('model.use_bias=true,false', bases=bases)
+
+
+def test_a_plan_replaces_none_of_another_kind(tmp_path):
+  runs = (plan_lib.PlannedRun('seed_0', (2,), 0),)
+  axes = [plan_lib.Axis(key, '', (2,)) for key in ('training.x', grid.FOLDER)]
+  plans = {
+    'grid': plan_lib.Plan('x', (axes[0],), runs),
+    'comparison': plan_lib.Plan('x', (axes[1],), runs),
+    'search': plan_lib.Plan(
+      'x', (axes[0],), runs, plan_lib.Search('mse', False, 1)
+    ),
+  }
+  for kind, plan in plans.items():
+    for _ in range(2):
+      assert grid.write_plan(plan, tmp_path / kind) == plan
+    for other in plans.keys() - {kind}:
+      with pytest.raises(
+        errors.ConfigError,
+        match=f'is the plan of a {kind}.* a {other} would replace.*another',
+      ):
+        grid.write_plan(plans[other], tmp_path / kind)
+    assert plan_lib.read(tmp_path / kind) == plan
+  (tmp_path / 'grid' / plan_lib.FILE).write_text('{')  # It is written anew.
+  grid.write_plan(plans['grid'], tmp_path / 'grid')

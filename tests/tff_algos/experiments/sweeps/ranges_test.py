@@ -66,6 +66,10 @@ def test_intervals_and_choices_in_the_types_of_the_config(tmp_path):
       'must be integers, as config.algorithm.num_clusters is 2; got 2.0',
     ),
     (
+      {'training.num_rounds': {'low': 2, 'high': 9}},
+      'training.num_rounds: trials are compared round by round',
+    ),
+    (
       {'algorithm.num_clusters': {'low': 3, 'high': 3}},
       'low must be below high, got 3 and 3',
     ),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import pytest
 
@@ -21,6 +22,7 @@ from tff_algos.experiments import (
 )
 from tff_algos.experiments.sweeps import comparison, grid
 from tff_algos.experiments.sweeps import runs as sweep_runs
+from tff_algos.experiments.tracking import runs as tracking
 from tff_algos.privacy import mechanism
 from tff_algos.reports.run import page
 from tff_algos.reports.sweep import plan as plan_lib
@@ -74,6 +76,42 @@ def test_a_finished_run_is_left_alone(tmp_path, done):
 def test_a_new_run_makes_all_steps(tmp_path, done):
   assert _make(_CONFIG, tmp_path / 'run', tmp_path / 'datasets')
   assert done == ['preprocess', 'train', 'evaluate', 'report']
+
+
+@pytest.mark.parametrize(
+  'module, step', [(page, 'write_report'), (tracking, 'send_pictures')]
+)
+def test_a_run_is_finished_after_its_last_step(
+  tmp_path, done, monkeypatch, module, step
+):
+  """Also one that has the page of fewer rounds."""
+  _write(tmp_path / 'run')
+  longer = dataclasses.replace(
+    _CONFIG, training=dataclasses.replace(_CONFIG.training, num_rounds=4)
+  )
+
+  index = tmp_path / 'run' / 'report' / 'index.html'
+
+  def evaluate(config, folder, **kept):
+    has_page = index.exists()
+    shutil.rmtree(folder / 'evaluation')
+    shutil.rmtree(index.parent)
+    _write(folder, config)
+    if not has_page:
+      index.unlink()
+
+  def fail(*_, **kept):
+    raise errors.InfrastructureError('away')
+
+  monkeypatch.setattr(evaluating, 'evaluate', evaluate)
+  monkeypatch.setattr(page, 'write_report', lambda _: index.write_text(''))
+  with monkeypatch.context() as patched:
+    patched.setattr(module, step, fail)
+    with pytest.raises(errors.InfrastructureError, match='away'):
+      _make(longer, tmp_path / 'run', tmp_path / 'datasets')
+  assert not sweep_runs.is_finished(longer, tmp_path / 'run')
+  assert _make(longer, tmp_path / 'run', tmp_path / 'datasets')
+  assert sweep_runs.is_finished(longer, tmp_path / 'run')
 
 
 def test_another_runtime_makes_no_other_run(tmp_path):

@@ -12,6 +12,7 @@ from configs.fed_soft import synthetic
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.experiments.sweeps import (
+  grid,
   ranges,
   run_process,
   runs,
@@ -284,6 +285,24 @@ def test_another_search_does_not_share_a_folder(tmp_path, change, words):
   search.search(_OPTIONS._replace(num_trials=1), tmp_path, _Engine())
   with pytest.raises(errors.ConfigError, match=words):
     search.search(_OPTIONS._replace(**change), tmp_path, _Engine())
+
+
+def test_a_search_with_choices_goes_on(tmp_path):
+  name = 'algorithm.local_training.optimizer.name'
+  options = _OPTIONS._replace(
+    ranges={**_RANGES, name: ranges.Choices(('sgd', 'adam'))}, num_seeds=1
+  )
+  search.search(options, tmp_path, _Engine())
+  more = search.search(options._replace(num_trials=5), tmp_path, _Engine())
+  assert len(more.runs) == 5
+
+
+def test_a_search_takes_no_folder_of_a_grid(tmp_path):
+  expanded = grid.expand({'default': _BASE}, [f'{_WEIGHT}=0.1,1.0'], 1)
+  grid.write_plan(expanded.plan, tmp_path)
+  with pytest.raises(errors.ConfigError, match='is the plan of a grid'):
+    search.search(_OPTIONS, tmp_path, _Engine())
+  assert [path.name for path in tmp_path.iterdir()] == [plan_lib.FILE]
 
 
 def _changed(section, **values):
