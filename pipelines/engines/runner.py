@@ -219,7 +219,7 @@ def _create_pipeline(flags: Sequence[str]) -> beam.Pipeline:
   try:
     options = _parse(flags)
     _check_no_template(options.view_as(beam_options.GoogleCloudOptions))
-    # Steps are in modules that workers import. Dataflow would pickle `__main__`.
+    # Dataflow would pickle `__main__`; our steps are in modules.
     options.view_as(beam_options.SetupOptions).save_main_session = False
     name = _runner_name(options)
     # Loading a runner also registers its options.
