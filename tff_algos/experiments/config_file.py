@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import os
 import pathlib
 import re
 import traceback
@@ -91,7 +92,9 @@ def load(spelled: str) -> ml_collections.ConfigDict:
     frames = traceback.extract_tb(error.__traceback__)
     if 'ml_collections' not in frames[-1].filename:
       raise  # A bug of the file, which keeps its trace.
-    lines = [one.lineno for one in frames if one.filename == path]
+    # The import has made the name absolute.
+    file = os.path.abspath(path)
+    lines = [one.lineno for one in frames if one.filename == file]
     raise errors.ConfigError(
       f'{spelled}, line {lines[-1]}: {_words_of(error)}'
     ) from None

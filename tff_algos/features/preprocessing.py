@@ -288,7 +288,9 @@ def _scaler(
     variance = [(one['maximum'] - one['minimum']) ** 2 for one in fitted]
   else:
     return tf.identity  # Plain, or standardized by the client before.
-  units = np.array([_unit(math.sqrt(one)) for one in variance])
+  units = np.array(
+    [_unit(m, math.sqrt(v)) for m, v in zip(mean, variance, strict=True)]
+  )
   layer = tf.keras.layers.Normalization(
     mean=mean / units, variance=variance / units**2, name='scale'
   )
@@ -302,12 +304,16 @@ def _scaler(
   return scale
 
 
-def _unit(deviation: float) -> float:
+def _unit(mean: float, deviation: float) -> float:
   """Returns a power of two by which a column is divided before it is scaled.
 
-  It is exact, so that other columns keep their bits: 1 for them.
+  It is exact, so that other columns keep their bits: 1 for them, and for those
+  whose deviation is below the resolution of float32 at their mean.
   """
-  if not deviation or _LEAST_DEVIATION <= deviation <= _LARGEST_DEVIATION:
+  resolution = float(np.finfo(np.float32).eps) * abs(mean)
+  if deviation <= resolution:
+    return 1.0
+  if _LEAST_DEVIATION <= deviation <= _LARGEST_DEVIATION:
     return 1.0
   # Its inverse is a float32, too.
   return 2.0 ** min(max(math.frexp(deviation)[1], -126), 126)

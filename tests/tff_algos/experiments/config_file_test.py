@@ -63,8 +63,11 @@ def test_installed_config_is_found_from_any_folder(monkeypatch, tmp_path):
     ("config.seed = 'x'", "override field 'seed'.*to type <class 'int'>"),
   ],
 )
-def test_a_mistake_in_a_config_file_is_one_short_error(tmp_path, line, words):
-  path = tmp_path / 'own.py'
+def test_a_mistake_in_a_config_file_is_one_short_error(
+  tmp_path, monkeypatch, line, words
+):
+  monkeypatch.chdir(tmp_path)
+  path = pathlib.Path('own.py')
   path.write_text(
     'from configs.fed_soft import digits\ndef get_config():\n'
     f'  config = digits.get_config()\n  {line}\n  return config\n'

@@ -283,6 +283,19 @@ def test_columns_of_any_scale_are_standardized(deviation):
   np.testing.assert_array_equal(encoded[:, 1], layer(near[:, None])[:, 0])
 
 
+def test_a_deviation_below_the_resolution_magnifies_no_rounding():
+  spec = spec_lib.FeatureSpec(
+    (spec_lib.Feature('flat'),),
+    fitted={'flat': {'mean': 5.0, 'variance': 1e-16}},
+  )
+  next_one = np.nextafter(np.float32(5), np.float32(6))
+  encoded = preprocessing.Preprocessing(spec).encode(
+    {'flat': tf.constant([np.float32(5), next_one])}
+  )
+  step = (float(next_one) - 5) / 1e-7  # Keras divides by no less.
+  np.testing.assert_allclose(encoded.numpy()[:, 0], [0, step], rtol=1e-5)
+
+
 _COLORS = Image.fromarray(
   np.uint8([[[255, 0, 0], [0, 255, 0]], [[0, 0, 255], [255, 255, 255]]])
 )

@@ -44,6 +44,8 @@ from tff_algos.training import checkpoint
 
 CANDIDATE = 'candidate'
 _PLAIN_SECONDS = 600
+# Signals by which others end a process; a bundle may be the reason of the rest.
+_KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 PASSED, REFUSED, TOO_SMALL = 'passed', 'refused', 'too small'
 _FINITE = 'finite weights and predictions'
@@ -161,7 +163,21 @@ def is_released(
       experiment.config_hash(config),
       dataset.version,
     )
-  return kept.subject == subject and _was_released(kept, export_dir)
+  return (
+    kept.subject == subject
+    and _has_candidate(kept, folder)
+    and _was_released(kept, export_dir)
+  )
+
+
+def _has_candidate(
+  kept: gate_record.GateRecord, folder: str | os.PathLike[str]
+) -> bool:
+  """Returns whether the bundles that a record is about are there, and whole."""
+  try:
+    return candidate_sha256(folder) == kept.candidate
+  except errors.ExportError:
+    return False
 
 
 def _was_released(
@@ -215,9 +231,9 @@ def _still_holds(
   """Returns whether a record answers what is asked."""
   if kept.subject != asked.subject:
     return False
+  if kept.candidate and not _has_candidate(kept, folder):
+    return False
   try:
-    if kept.candidate and candidate_sha256(folder) != kept.candidate:
-      return False
     if _was_released(kept, target):
       return True
     # A batch that took too long on a busy machine is measured again.
@@ -342,7 +358,7 @@ def _check_plainly(
         f'within {_PLAIN_SECONDS} seconds; try again when the machine has less '
         'to do'
       ) from None
-  if asked.returncode < 0:
+  if -asked.returncode in _KILLS:
     name = signal.Signals(-asked.returncode).name
     raise errors.InfrastructureError(
       f'the process that loads the bundles with TensorFlow alone ended by '

@@ -97,10 +97,10 @@ def make(
   if is_finished(config, folder):
     logging.info('It was finished before.')
     return False
-  # A page is there if the run is finished.
-  _page(folder).unlink(missing_ok=True)
   _place_dataset(config.dataset, folder, datasets)
   training.train(config, folder, kept=kept, shows_progress=shows_progress)
+  # From here on a page is there if the run is finished.
+  _page(folder).unlink(missing_ok=True)
   evaluating.evaluate(config, folder, kept=kept)
   page.write_report(folder)
   try:

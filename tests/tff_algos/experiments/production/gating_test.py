@@ -4,7 +4,9 @@ import dataclasses
 import json
 import pathlib
 import shutil
+import types
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -275,6 +277,19 @@ def test_a_plain_process_that_hangs_or_is_killed_is_no_refusal(
   with pytest.raises(errors.InfrastructureError, match='ended by SIGKILL'):
     gating.gate(gated.config, folder, gated.target)
   assert not (folder / 'gate.json').exists()
+  program.write_text('import os\nos.abort()\n')  # As TensorFlow's checks do.
+  record = gating.gate(gated.config, folder, gated.target)
+  assert not record.blessed and 'does not load' in record.reasons[0]
+
+
+def test_a_round_is_released_if_its_candidate_is_there(gated, tmp_path):
+  folder = shutil.copytree(gated.folder, tmp_path / 'run')
+  bundles = {'bundles': gated.blessed.candidate}
+  history = [types.SimpleNamespace(**bundles)]
+  with mock.patch.object(releases, 'read_history', lambda _: history):
+    assert gating.is_released(gated.config, folder, gated.target)
+    shutil.rmtree(folder / 'candidate')
+    assert not gating.is_released(gated.config, folder, gated.target)
 
 
 def test_a_batch_that_took_too_long_is_measured_again(

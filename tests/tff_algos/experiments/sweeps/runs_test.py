@@ -114,6 +114,19 @@ def test_a_run_is_finished_after_its_last_step(
   assert sweep_runs.is_finished(longer, tmp_path / 'run')
 
 
+def test_a_run_that_is_refused_keeps_its_page(tmp_path, monkeypatch):
+  _write(tmp_path / 'run')
+
+  def refuse(*_, **kept):
+    raise errors.ConfigError('another run')
+
+  monkeypatch.setattr(training, 'train', refuse)
+  other = dataclasses.replace(_CONFIG, seed=_CONFIG.seed + 1)
+  with pytest.raises(errors.ConfigError, match='another run'):
+    _make(other, tmp_path / 'run', tmp_path / 'datasets')
+  assert sweep_runs.is_finished(_CONFIG, tmp_path / 'run')
+
+
 def test_another_runtime_makes_no_other_run(tmp_path):
   _write(tmp_path)
   runtime = dataclasses.replace(_CONFIG.runtime, name='debug')
