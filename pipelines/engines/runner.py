@@ -64,10 +64,21 @@ def check_flags(flags: Sequence[str]) -> None:
     flags: Beam's pipeline options, such as `['--direct_num_workers=2']`.
 
   Raises:
-    ConfigError: If Beam does not accept an option or its value.
+    ConfigError: If Beam does not accept an option or its value, or Dataflow has
+      no address for temporary files.
+    UserError: If the extra `stores` is missing for an address.
   """
   # It makes a folder for temporary files, which only a run would remove.
-  shutil.rmtree(_create_pipeline(flags).local_tempdir)
+  pipeline = _create_pipeline(flags)
+  shutil.rmtree(pipeline.local_tempdir)
+  address = find_handover(flags)
+  if address is not None:
+    objects.Objects(address)
+  elif type(pipeline.runner).__name__ == 'DataflowRunner':
+    raise errors.ConfigError(
+      'DataflowRunner needs --temp_location=gs://bucket/folder: its workers '
+      'hand over files there'
+    )
 
 
 def find_handover(flags: Sequence[str]) -> str | None:

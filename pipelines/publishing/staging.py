@@ -11,7 +11,9 @@ import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent import futures
+from typing import TypeVar
 
 from absl import logging
 
@@ -19,7 +21,13 @@ from tff_algos.core import durable, errors, folder_lock
 from tff_algos.data import layout
 from tff_algos.stores import objects
 
+_Item = TypeVar('_Item')
+_Result = TypeVar('_Result')
+
 _PREFIX = '.staging-'
+_NUM_THREADS = 16
+# Results that wait for their turn at most.
+_CHUNK = 64
 # File of a staging folder that names its objects.
 _ADDRESS = 'address'
 # Error codes of a full or read-only disk.
@@ -139,8 +147,11 @@ class StagingInStore(Staging):
 
   def gather(self) -> None:
     """Downloads objects."""
-    for name in self._objects.list(self.version.name):
-      self._objects.download(name, self.root / name)
+    names = [*self._objects.list(self.version.name)]
+    for _ in in_threads(
+      lambda name: self._objects.download(name, self.root / name), names
+    ):
+      pass
 
   def share(self, folder: pathlib.Path, name: str) -> pathlib.Path:
     """Uploads all files of a folder."""
@@ -164,8 +175,7 @@ class StagingInStore(Staging):
 
   def clear(self) -> None:
     """Deletes all objects."""
-    for name in self._objects.list():
-      self._objects.delete(name)
+    self._objects.delete_all()
 
   @functools.cached_property
   def _objects(self) -> objects.Objects:
@@ -198,6 +208,7 @@ def open_staging(
     for leftover in dataset.glob(f'{_PREFIX}*'):
       _remove(leftover)
     root = pathlib.Path(tempfile.mkdtemp(prefix=_PREFIX, dir=dataset))
+    is_done = False
     try:
       staging = Staging(root)
       if handover is not None:
@@ -208,28 +219,54 @@ def open_staging(
         folder.mkdir()
       with _temporary_files_in(root / 'tmp'):
         yield staging
+      is_done = True
     except OSError as error:
       if error.errno not in DISK_ERRORS:
         raise
+      place = pathlib.Path(error.filename or dataset)
+      if place.is_relative_to(dataset):
+        place = dataset
       raise errors.InfrastructureError(
-        f'cannot write to {dataset}: {error.strerror}. Make room, or choose '
+        f'cannot write to {place}: {error.strerror}. Make room, or choose '
         'another workdir.'
       ) from None
     finally:
       # Workers of a build that failed may still write there; the next build
       # removes what is left.
-      _remove(root)
+      _remove(root, is_last=is_done)
 
 
-def _remove(root: pathlib.Path) -> None:
-  """Removes a staging folder, and its objects first."""
-  with contextlib.suppress(FileNotFoundError):
-    address = (root / _ADDRESS).read_text()
+def _remove(root: pathlib.Path, *, is_last: bool = True) -> None:
+  """Removes a staging folder, and its objects first.
+
+  Args:
+    root: The folder.
+    is_last: Whether no worker writes objects any more; else the folder stays
+      with their address alone, for the next build.
+  """
+  note = root / _ADDRESS
+  if note.exists():
+    address = note.read_text()
     try:
       StagingInStore(root, address).clear()
     except errors.UserError as error:
       logging.warning('Intermediate files stay at %s: %s', address, error)
-  shutil.rmtree(root, ignore_errors=True)
+      is_last = False
+  if not note.exists() or is_last:
+    shutil.rmtree(root, ignore_errors=True)
+    return
+  for path in root.iterdir():
+    if path != note:
+      shutil.rmtree(path, ignore_errors=True)
+
+
+def in_threads(
+  function: Callable[[_Item], _Result], items: Sequence[_Item]
+) -> Iterator[_Result]:
+  """Yields the results of a function in order; it waits for a store or disk."""
+  with futures.ThreadPoolExecutor(_NUM_THREADS) as pool:
+    for start in range(0, len(items), _CHUNK):
+      yield from pool.map(function, items[start : start + _CHUNK])
 
 
 @contextlib.contextmanager

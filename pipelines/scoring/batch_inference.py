@@ -8,7 +8,6 @@ Each client is scored separately, so the output does not depend on the runner or
 the number of workers.
 """
 
-import functools
 import pathlib
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -264,12 +263,14 @@ class ReadClients(beam.DoFn):
     self._scorer = scorer
     self._staging = staging
 
-  @functools.cached_property
-  def _known(self) -> frozenset[str]:
-    read = self._staging.read
-    return frozenset().union(
-      *(bundle.client_ids(read) for bundle in self._scorer.found)
-    )
+  def setup(self) -> None:
+    """Reads which clients have a model; many, and so not sent to workers."""
+    with failures.carried():
+      self._known = frozenset().union(
+        *(
+          bundle.client_ids(self._staging.read) for bundle in self._scorer.found
+        )
+      )
 
   def process(
     self, shard: int

@@ -126,8 +126,10 @@ def merge(
   clients = [
     [column_statistics.Moments() for _ in spec.by_client] for _ in client_ids
   ]
-  for number in range(num_blocks):
-    states = json.loads(staging.read(_path(staging, number)))
+  for content in staging_lib.in_threads(
+    lambda number: staging.read(_path(staging, number)), range(num_blocks)
+  ):
+    states = json.loads(content)
     for name, state in states['all'].items():
       statistics[name].merge(state)
     for client, of_columns in states['clients'].items():

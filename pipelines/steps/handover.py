@@ -58,13 +58,20 @@ def read_surveys(
   staging: staging_lib.Staging, num_blocks: int
 ) -> tuple[list[planning.Survey], list[cleaning.DeadLetter]]:
   """Returns the survey of each block, and all dead letters in order."""
+
+  def read(
+    number: int,
+  ) -> tuple[planning.Survey, list[cleaning.DeadLetter]]:
+    survey = _load(staging, _path(staging, 'survey', number))
+    rows = json.loads(staging.read(_path(staging, 'dead', number)))
+    letters = [cleaning.DeadLetter(*row) for row in rows]
+    return planning.Survey(**survey), letters
+
   surveys: list[planning.Survey] = []
   letters: list[cleaning.DeadLetter] = []
-  for number in range(num_blocks):
-    survey = _load(staging, _path(staging, 'survey', number))
-    surveys.append(planning.Survey(**survey))
-    rows = json.loads(staging.read(_path(staging, 'dead', number)))
-    letters += (cleaning.DeadLetter(*row) for row in rows)
+  for survey, dead in staging_lib.in_threads(read, range(num_blocks)):
+    surveys.append(survey)
+    letters += dead
   return surveys, letters
 
 
@@ -78,8 +85,10 @@ def write_plan(
     plan: Plan for all valid examples.
     block_sizes: Number of valid examples of each block.
   """
-  start = 0
-  for number, size in enumerate(block_sizes):
+  ends = np.cumsum(block_sizes, dtype=np.int64)
+
+  def write(number: int) -> None:
+    start, size = int(ends[number]) - block_sizes[number], block_sizes[number]
     block_plan = BlockPlan(
       roles=plan.roles[start : start + size],
       owners=plan.owners[:, start : start + size],
@@ -90,7 +99,9 @@ def write_plan(
       ),
     )
     _save(staging, _path(staging, 'plan', number), block_plan)
-    start += size
+
+  for _ in staging_lib.in_threads(write, range(len(block_sizes))):
+    pass
 
 
 def read_plan(staging: staging_lib.Staging, number: int) -> BlockPlan:

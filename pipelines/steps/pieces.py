@@ -5,9 +5,10 @@ positions of runs in it are shuffled. So a worker holds one block and one shard
 in memory, regardless of the size of the dataset.
 """
 
+import json
 import pathlib
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from tff_algos.core import errors
 from tff_algos.core.structures import Array
 from tff_algos.data import schema as schema_lib
 
+# A block's file begins with the dtypes of its columns, padded to this.
+_HEADER_BYTES = 1024
 # (kind of file, its number)
 Key = tuple[str, int]
 
@@ -43,13 +46,11 @@ class Run(NamedTuple):
     block: Number of the block.
     start: Position of the first one in the block's file.
     stop: Position after the last one.
-    columns: Name, dtype and shape of each column of the file.
   """
 
   block: int
   start: int
   stop: int
-  columns: tuple[tuple[Any, ...], ...]
 
 
 def save(
@@ -72,12 +73,13 @@ def save(
   for name, column in columns.items():
     rows[name] = column
   with staging.handing_over(_path(staging, block)) as path:
-    path.write_bytes(rows.tobytes())
-  columns_of_row = tuple(rows.dtype.descr)
+    with open(path, 'wb') as file:
+      file.write(json.dumps(rows.dtype.descr).encode().ljust(_HEADER_BYTES))
+      rows.tofile(file)
   runs, start = [], 0
   for key, pieces in by_key.items():
     stop = start + sum(len(piece.position) for piece in pieces)
-    runs.append((key, Run(block, start, stop, columns_of_row)))
+    runs.append((key, Run(block, start, stop)))
     start = stop
   return runs
 
@@ -87,16 +89,18 @@ def load(staging: staging_lib.Staging, runs: Iterable[Run]) -> Piece:
   runs = sorted(runs)
   # Without examples an empty run gives the dtypes.
   filled = [run for run in runs if run.stop > run.start] or runs[:1]
+  # All blocks have the same columns.
+  header = staging.read(_path(staging, filled[0].block), 0, _HEADER_BYTES)
+  dtype = np.dtype(
+    [(name, kind, tuple(*shape)) for name, kind, *shape in json.loads(header)]
+  )
   parts = []
   for run in filled:
-    dtype = np.dtype(list(run.columns))
-    size = dtype.itemsize
-    rows = np.frombuffer(
-      staging.read(
-        _path(staging, run.block), run.start * size, run.stop * size
-      ),
-      dtype,
+    start, stop = (
+      _HEADER_BYTES + row * dtype.itemsize for row in (run.start, run.stop)
     )
+    content = staging.read(_path(staging, run.block), start, stop)
+    rows = np.frombuffer(content, dtype)
     parts.append(_piece(rows[name] for name in _names()))
   return join(parts)
 

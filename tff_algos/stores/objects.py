@@ -250,6 +250,13 @@ class Objects:
     with contextlib.suppress(FileNotFoundError), self._requesting(name):
       self._api.delete(self._store, self._path(name))
 
+  def delete_all(self) -> None:
+    """Deletes all objects, many with one request where the store can."""
+    names = [self._path(name) for name in self.list()]
+    with self._requesting(''):
+      if names:
+        self._api.delete(self._store, names)
+
   def _path(self, name: str) -> str:
     return self._prefix + name
 

@@ -53,7 +53,7 @@ def held(address: str) -> Generator[Copy]:
   key = hashlib.sha256(f'{objects.address} plain'.encode()).hexdigest()[:16]
   place = cache_folder.path() / 'stores' / key
   folder = place / objects.address.rpartition('/')[2]
-  with _copied(objects, folder, 0) as state:
+  with _copied(objects, folder) as state:
     yield Copy(address, folder, state)
 
 
@@ -64,20 +64,17 @@ def held_elsewhere(copy: Copy) -> Generator[None]:
   Where its path is seen, or another process has made it, it is there already.
 
   Raises:
-    InfrastructureError: If the objects have changed, the store cannot be
-      reached, or the folder cannot be written.
+    InfrastructureError: If the objects have changed or gone, the store cannot
+      be reached, or the folder cannot be written.
   """
   try:
-    objects = objects_lib.Objects(copy.address)
-    with _copied(objects, copy.folder, math.inf) as state:
-      if state != copy.state:
-        raise errors.InfrastructureError(
-          f'what is at {copy.address} has changed meanwhile; run this again'
-        )
+    with _copied(objects_lib.Objects(copy.address), copy.folder, copy.state):
       yield
-  except PermissionError as error:
+  except OSError as error:
+    if error.errno not in errors.OF_DISKS:
+      raise
     raise errors.InfrastructureError(
-      f'a worker cannot copy {copy.address} to {error.filename}: '
+      f'a worker cannot copy {copy.address} to {copy.folder}: '
       f'{error.strerror}. The copy has the same path on all machines; choose '
       f'another by ${cache_folder.VARIABLE} of the program that was started'
     ) from None
@@ -85,43 +82,75 @@ def held_elsewhere(copy: Copy) -> Generator[None]:
 
 @contextlib.contextmanager
 def _copied(
-  objects: objects_lib.Objects, folder: pathlib.Path, patience_seconds: float
+  objects: objects_lib.Objects,
+  folder: pathlib.Path,
+  expected: str | None = None,
 ) -> Generator[str]:
-  """Copies to a folder, and holds it; yields the state of the copy."""
+  """Copies to a folder, and holds it; yields the state of the copy.
+
+  Args:
+    objects: The objects.
+    folder: The folder; other processes may hold it, too.
+    expected: The only state to be copied, waiting for others; None for any,
+      without waiting.
+  """
   # Never the folder itself, whatever its name is.
   listing = folder.with_name(f'{folder.name}.listing.json')
   busy = f'another process of this machine reads the copy of {objects.address}'
   durable.make_folder(folder.parent)
   while True:
-    with folder_lock.shared(folder.parent, busy, patience_seconds):
+    patience = 0.0 if expected is None else math.inf
+    with folder_lock.shared(folder.parent, busy, patience):
       there = _list(objects)
+      spelled = json.dumps(there, sort_keys=True)
+      state = hashlib.sha256(spelled.encode()).hexdigest()
+      if expected not in (None, state):
+        raise errors.InfrastructureError(
+          f'what is at {objects.address} has changed meanwhile; run this again'
+        )
+      if not there:
+        raise errors.DataError(
+          f'nothing is at {objects.address}; mend the address, or upload the '
+          'files'
+        )
       if there == _read(listing):
-        spelled = json.dumps(there, sort_keys=True)
-        yield hashlib.sha256(spelled.encode()).hexdigest()
+        yield state
         return
-    with folder_lock.exclusive(folder.parent, busy, patience_seconds):
-      here = _read(listing)
-      # What is written next is neither the old nor the new copy.
-      listing.unlink(missing_ok=True)
-      durable.sync(folder.parent)
-      _copy(objects, here, there, folder)
-      durable.sync_all(folder)
-      with durable.replacing(listing) as file:
-        json.dump(there, file)
+    try:
+      with folder_lock.exclusive(folder.parent, busy, min(patience, 1.0)):
+        _update(objects, there, folder, listing)
+    except errors.WorkdirBusyError:
+      if expected is None:
+        raise
+      # Perhaps another worker has made the copy, and holds it.
+
+
+def _update(
+  objects: objects_lib.Objects,
+  there: dict[str, list[object]],
+  folder: pathlib.Path,
+  listing: pathlib.Path,
+) -> None:
+  """Brings a copy up to a listing of objects, unless it is so."""
+  here = _read(listing)
+  if here == there:
+    return
+  # What is written next is neither the old nor the new copy.
+  listing.unlink(missing_ok=True)
+  durable.sync(folder.parent)
+  _copy(objects, here, there, folder)
+  durable.sync_all(folder)
+  with durable.replacing(listing) as file:
+    json.dump(there, file)
 
 
 def _list(objects: objects_lib.Objects) -> dict[str, list[object]]:
   """Returns name -> size, tag and time of all objects."""
-  found: dict[str, list[object]] = {
+  return {
     name: [one.size, one.e_tag, one.written.isoformat()]
     for name, one in objects.list().items()
     if not name.endswith('/')  # Consoles of clouds write such for folders.
   }
-  if not found:
-    raise errors.DataError(
-      f'nothing is at {objects.address}; mend the address, or upload the files'
-    )
-  return found
 
 
 def _read(listing: pathlib.Path) -> dict[str, list[object]]:

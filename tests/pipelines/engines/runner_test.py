@@ -322,6 +322,14 @@ def test_environment_without_its_quotation_marks():
     runner.check_flags(flags)
 
 
+def test_dataflow_needs_a_place_to_hand_over():
+  flags = ['--runner=DataflowRunner', '--project=my-project', '--region=here']
+  with pytest.raises(errors.ConfigError, match='--temp_location=gs://bucket'):
+    runner.check_flags([*flags, '--staging_location=gs://bucket/staging'])
+  with pytest.raises(errors.ConfigError, match="'s3://' is no address"):
+    runner.check_flags(['--temp_location=s3://'])
+
+
 @pytest.mark.parametrize(
   ('flags', 'address'),
   [

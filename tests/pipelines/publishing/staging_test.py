@@ -150,21 +150,54 @@ def test_what_workers_hand_over_in_a_store(tmp_path):
 def test_objects_of_a_killed_run_are_deleted_by_the_next(tmp_path, monkeypatch):
   place = objects_lib.Objects('memory://staging_test')
   with monkeypatch.context() as patch:
-    patch.setattr(staging_lib, '_remove', lambda root: None)  # A kill.
+    patch.setattr(staging_lib, '_remove', lambda root, is_last: None)  # A kill.
     with staging_lib.open_staging(tmp_path, place.address) as staging:
-      with staging.handing_over(staging.work / 'note') as path:
-        path.write_text('1')
+      _hand_over(staging, 'note')
   assert place.list() and _names(tmp_path)
   with staging_lib.open_staging(tmp_path):
     assert not place.list()
   assert not _names(tmp_path)
 
 
+def _hand_over(staging, name):
+  with staging.handing_over(staging.work / name) as path:
+    path.write_text('1')
+
+
 def test_a_store_that_fails_at_the_end_stops_nothing(tmp_path, monkeypatch):
   def fail(self):
     raise errors.InfrastructureError('down')
 
-  monkeypatch.setattr(staging_lib.StagingInStore, 'clear', fail)
-  with staging_lib.open_staging(tmp_path, 'memory://staging_test'):
-    pass
+  place = objects_lib.Objects('memory://staging_test')
+  with monkeypatch.context() as patch:
+    patch.setattr(staging_lib.StagingInStore, 'clear', fail)
+    with staging_lib.open_staging(tmp_path, place.address) as staging:
+      _hand_over(staging, 'note')
+  assert place.list()
+  with staging_lib.open_staging(tmp_path):
+    assert not place.list()
   assert not _names(tmp_path)
+
+
+def test_what_a_worker_writes_after_a_failure_is_deleted_by_the_next_build(
+  tmp_path,
+):
+  place = objects_lib.Objects('memory://staging_test')
+  with pytest.raises(RuntimeError):
+    with staging_lib.open_staging(tmp_path, place.address) as staging:
+      _hand_over(staging, 'early')
+      raise RuntimeError
+  assert not place.list()
+  _hand_over(staging, 'late')
+  with staging_lib.open_staging(tmp_path, place.address):
+    assert not place.list()
+  assert not _names(tmp_path)
+
+
+def test_a_full_disk_elsewhere_is_named(tmp_path):
+  full = OSError(errno.ENOSPC, 'No space left', '/elsewhere/file')
+  with pytest.raises(
+    errors.InfrastructureError, match='to /elsewhere/file: No'
+  ):
+    with staging_lib.open_staging(tmp_path):
+      raise full

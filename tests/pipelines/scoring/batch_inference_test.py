@@ -357,8 +357,10 @@ def test_damage_that_a_worker_finds_passes_through_any_engine(tmp_path):
     published.Reader(folder), (), model_choice.ScoringConfig(), {}, 8
   )
   staging = staging_lib.Staging(tmp_path)
+  step = batch_inference.ReadClients(scorer, staging)
+  step.setup()
   with pytest.raises(failures.StepError) as caught:
-    list(batch_inference.ReadClients(scorer, staging).process(0))
+    list(step.process(0))
   found = failures.find(RuntimeError(str(caught.value)))
   assert isinstance(found, errors.DataError)
 

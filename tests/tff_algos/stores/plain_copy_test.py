@@ -1,5 +1,7 @@
 import os
 import shutil
+import threading
+from concurrent import futures
 
 import pytest
 
@@ -136,10 +138,41 @@ def test_a_worker_elsewhere_makes_the_same_copy(objects, downloads):
   with plain_copy.held_elsewhere(copy), plain_copy.held_elsewhere(copy):
     assert _content(copy.folder) == content
   assert sorted(downloads) == sorted(content)
-  objects.write('a.csv', b'other')
-  with pytest.raises(errors.InfrastructureError, match='has changed meanwhile'):
+
+
+@pytest.mark.parametrize('change', ['changes', 'goes'])
+def test_a_worker_copies_no_other_state(objects, downloads, change):
+  """Nor does it wait for the program, which holds the copy."""
+  with plain_copy.held(_ADDRESS) as copy:
+    content = _content(copy.folder)
+    downloads.clear()
+    if change == 'changes':
+      objects.write('a.csv', b'other')
+    else:
+      objects.delete_all()
+    with pytest.raises(errors.InfrastructureError, match='changed meanwhile'):
+      with plain_copy.held_elsewhere(copy):
+        pass
+    assert _content(copy.folder) == content and not downloads
+
+
+def test_workers_that_start_together_do_not_wait_for_each_others_work(
+  objects, downloads
+):
+  with plain_copy.held(_ADDRESS) as copy:
+    pass
+  shutil.rmtree(copy.folder.parent)
+  downloads.clear()
+  together = threading.Barrier(3, timeout=30)
+
+  def work():
     with plain_copy.held_elsewhere(copy):
-      pass
+      together.wait()  # All three hold the copy at one time.
+
+  with futures.ThreadPoolExecutor(3) as pool:
+    for worker in [pool.submit(work) for _ in range(3)]:
+      worker.result()
+  assert sorted(downloads) == ['a.csv', 'b/c.csv', 'gone.csv']
 
 
 def test_a_worker_that_cannot_write_the_copy(objects, monkeypatch):
