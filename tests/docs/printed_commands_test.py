@@ -60,6 +60,11 @@ _NOT_RUN = (
   ('docs/airflow.md', '', 'needs Airflow and the network'),
   ('docs/bazel.md', '', 'needs Bazel, and rebuilds everything'),
   ('docs/data_engineering.md', 'make bench-data', 'several minutes'),
+  (
+    'docs/data_engineering.md',
+    'temp_location',
+    'needs a store: apart_engines_test.py',
+  ),
   ('docs/vulnerabilities.md', '', 'needs the network'),
   *(
     ('docs/data_engineering.md', part, 'data_engineering_test.py runs it')
