@@ -102,7 +102,9 @@ def test_dask_cluster_builds_as_printed(shell, tmp_path):
 
 @pytest.mark.verify
 def test_first_command_builds_as_printed(shell):
-  (line,) = _fenced('.venv/bin/python -m binaries.preprocess')
+  start = '.venv/bin/python -m binaries.preprocess'
+  config = '--config=configs/fed_soft/digits.py'
+  (line,) = _fenced(f'{start} {config} \\\n  --workdir=runs/digits')
   program = shell(line)
   out, _ = program.communicate(timeout=300)
   assert program.returncode == 0
