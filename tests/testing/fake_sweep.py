@@ -6,6 +6,7 @@ A run has two clusters, two sources, `a` and `b`, and four clients. Cluster
 
 import csv
 import json
+import math
 import pathlib
 from collections.abc import Sequence
 
@@ -118,6 +119,13 @@ def write(
   plan = plan_lib.Plan(NAME, tuple(axes), tuple(runs))
   write_plan(workdir, plan)
   return plan
+
+
+def write_diverged(workdir: pathlib.Path) -> None:
+  """Writes a sweep of three values: one, none and all seeds have diverged."""
+  axis = plan_lib.Axis('algorithm.weight', 'weight', (1, 2, 3))
+  levels = {(1,): (0.2, math.nan), (2,): (0.3, 0.3), (3,): (math.nan,)}
+  write(workdir, levels, (axis,))
 
 
 def write_plan(workdir: pathlib.Path, plan: plan_lib.Plan) -> None:

@@ -1,7 +1,5 @@
 """The picture of what a number does."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -78,9 +76,7 @@ def test_one_finished_value_has_no_effect(tmp_path):
 
 
 def test_a_mean_over_fewer_seeds_names_their_number(tmp_path):
-  axis = plan_lib.Axis('algorithm.weight', 'weight', (1, 2, 3))
-  levels = {(1,): (0.2, math.nan), (2,): (0.3, 0.3), (3,): (math.nan,)}
-  fake_sweep.write(tmp_path, levels, (axis,))
+  fake_sweep.write_diverged(tmp_path)
   sweep = sweep_lib.read(tmp_path)
   with style.applied():
     figure = effect_plot.draw(sweep, 0)
