@@ -133,12 +133,10 @@ def sgd(learning_rate: float, momentum: float = 0.0) -> Optimizer:
     if decay is not None:
       pull = trees.scale(weights, gradient_scale(is_real) * decay)
       gradient = trees.add(gradient, pull)
-    velocity = trees.add(trees.scale(slots, momentum), gradient)
-    return trees.select(
-      is_real > 0,
-      (trees.subtract(weights, velocity), velocity),
-      (weights, slots),
+    velocity = trees.add(
+      trees.scale(slots, tf.pow(momentum, is_real)), gradient
     )
+    return trees.subtract(weights, trees.scale(velocity, is_real)), velocity
 
   return Optimizer(initialize, gradient_scale, step)
 
@@ -171,8 +169,8 @@ def adam(
     )
 
   def gradient_scale(is_real: tf.Tensor) -> tf.Tensor:
-    # `step` discards the result of a padded step, so its gradient may stay.
-    return tf.ones_like(is_real)
+    # The gradient's share of the first moment, without a pass of its own.
+    return (1 - beta_1) * is_real
 
   def step(
     weights: Structure,
@@ -182,28 +180,29 @@ def adam(
     decay: Decay,
   ) -> tuple[Structure, Structure]:
     if decay is not None:
-      gradient = trees.add(gradient, trees.scale(weights, decay))
-    num_steps = slots.num_steps + 1.0
-    first = tf.nest.map_structure(
-      lambda m, g: beta_1 * m + (1 - beta_1) * g, slots.first, gradient
+      pull = trees.scale(weights, gradient_scale(is_real) * decay)
+      gradient = trees.add(gradient, pull)
+    # A power of 0 keeps the moments in a padded step.
+    first = trees.add(
+      trees.scale(slots.first, tf.pow(beta_1, is_real)), gradient
     )
-    second = tf.nest.map_structure(
-      lambda v, g: beta_2 * v + (1 - beta_2) * tf.square(g),
-      slots.second,
-      gradient,
+    squares = tf.nest.map_structure(
+      lambda leaf: (1 - beta_2) / (1 - beta_1) ** 2 * tf.square(leaf), gradient
     )
-    first_correction = 1 - tf.pow(beta_1, num_steps)
-    second_correction = 1 - tf.pow(beta_2, num_steps)
+    second = trees.add(
+      trees.scale(slots.second, tf.pow(beta_2, is_real)), squares
+    )
+    num_steps = slots.num_steps + is_real
+    # The bias corrections are factors of two numbers, not of two structures
+    # (Kingma and Ba 2015, end of section 2).
+    num_corrected = tf.maximum(num_steps, 1.0)
+    root = tf.sqrt(1 - tf.pow(beta_2, num_corrected))
+    rate = learning_rate * is_real * root / (1 - tf.pow(beta_1, num_corrected))
 
     def step_leaf(leaf: tf.Tensor, m: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
-      root = tf.sqrt(v / second_correction)
-      return leaf - learning_rate * (m / first_correction) / (root + epsilon)
+      return leaf - rate * (m / (tf.sqrt(v) + epsilon * root))
 
     stepped = tf.nest.map_structure(step_leaf, weights, first, second)
-    return trees.select(
-      is_real > 0,
-      (stepped, AdamSlots(first, second, num_steps)),
-      (weights, slots),
-    )
+    return stepped, AdamSlots(first, second, num_steps)
 
   return Optimizer(initialize, gradient_scale, step)
