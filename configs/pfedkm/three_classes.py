@@ -27,8 +27,7 @@ not state:
   3   93.69           92.98          90.54                  69.69
   4   94.84           94.57          91.32                  71.29
 
-docs/reproduction/pfedkm.md compares them with the accuracies measured here; for K = 4
-these are 93.4, 94.1 and 88.4 in the first three columns.
+docs/reproduction/pfedkm.md compares them with the accuracies measured here.
 
 Sensitivity to the paper's lambda, beta, R and eta, a grid axis each:
 
