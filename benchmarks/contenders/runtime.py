@@ -91,7 +91,7 @@ class RuntimeContender:
       round_num,
       self._seed,
     )
-    self._store.commit(round_num)
+    self._store.commit()
 
   def weights(self) -> Mapping[str, np.ndarray]:
     """Returns the model, or the cluster models stacked."""

@@ -51,7 +51,7 @@ def train(workdir: str, client_states: str) -> dict[str, float]:
       round_num += 1
       start = time.process_time()
       state, _ = opened.run_round(state, round_num)
-      opened.store.commit(round_num)
+      opened.store.commit()
       seconds.append(time.process_time() - start)
     figures['round_cpu_seconds'] = float(np.median(seconds[_WARM_UP_ROUNDS:]))
     with _cpu_seconds(figures, 'save'):
@@ -118,7 +118,7 @@ def _give_states(opened: session.Session, state: Any) -> int:
         first,
       ),
     )
-    opened.store.commit(round_num)
+    opened.store.commit()
     opened.checkpoints.save(round_num, state, opened.store)
   return len(starts)
 

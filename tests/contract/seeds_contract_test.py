@@ -158,7 +158,7 @@ def _record_run(algorithm, folder):
       state, _ = loop.run_round(
         algorithm, runtime, source, store, state, round_num, 0, 0.1
       )
-    store.commit(round_num)
+    store.commit()
     # A first state is made anew whenever it is asked for.
     rounds.append(
       {

@@ -54,7 +54,7 @@ def _evaluate(dataset, algorithm, client_states):
   source = client_sources.DatasetSource(dataset, schema.TRAIN)
   store = loop.build_store(algorithm, source.population, 0, '', 'memory')
   store.stage(np.arange(4), client_states)
-  store.commit(1)
+  store.commit()
   server_state = loop.initial_server_state(algorithm, 4, 0)
   server_state = server_state._replace(
     cluster_models=tf.nest.map_structure(

@@ -56,7 +56,7 @@ class Run:
         SEED,
       )
       self.round_num += 1
-      self.store.commit(self.round_num)
+      self.store.commit()
     self.checkpoints.save(self.round_num, self.server_state, self.store)
     return self
 

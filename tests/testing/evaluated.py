@@ -92,7 +92,7 @@ class Case:
       np.arange(self.num_clients),
       fed_soft.ClientState(self.own_models, self.was_drawn.astype(np.int32)),
     )
-    self.store.commit(1)
+    self.store.commit()
 
   def _random_weights(self, generator, count):
     return tf.nest.map_structure(

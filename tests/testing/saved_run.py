@@ -57,7 +57,7 @@ class Run:
     changed = sorted({self.round_num % 6, 2 * self.round_num % 6})
     values = [np.full(3, 100 * self.round_num + i, np.float64) for i in changed]
     self.store.stage(np.array(changed), np.stack(values))
-    self.store.commit(self.round_num)
+    self.store.commit()
 
   def train(self, num_rounds: int, **save_options) -> 'Run':
     while self.round_num < num_rounds:

@@ -314,7 +314,7 @@ def test_clients_that_drop_out_are_in_no_mean_and_keep_what_they_had(tmp_path):
       state, metrics = loop.run_round(
         algorithm, runtime, _SOURCE, store, before, round_num, 0, 0.5
       )
-      store.commit(round_num)
+      store.commit()
       new = store.load(everyone)
       left = [
         dropouts.drop(call, population, round_num, 0, 0.5) for call in calls

@@ -46,8 +46,6 @@ class ClientStateStore:
   """The states of all clients of a population.
 
   Attributes:
-    committed_round: The round of the last commit; None while a commit runs
-      (which Ctrl-C may interrupt) and before the first.
     seed: Seed of the initial states, >= 0.
   """
 
@@ -83,7 +81,6 @@ class ClientStateStore:
     self._staged: dict[int, _Place] = {}
     self._unsaved: set[int] = set()
     self._segments: dict[int, list[np.ndarray]] = {}
-    self.committed_round: int | None = None
 
   def load(self, client_indices: np.ndarray) -> Structure:
     """Returns the states of some clients, stacked `[n, ...]`, read-only.
@@ -123,16 +120,14 @@ class ClientStateStore:
     for row, client in enumerate(clients):
       self._put(self._staged, client, (stack, row))
 
-  def commit(self, round_num: int) -> None:
+  def commit(self) -> None:
     """Commits the staged states after a successful round."""
-    self.committed_round = None
     for client, place in self._staged.items():
       self._put(self._committed, client, place)
     self._unsaved.update(self._staged)
     self._staged = {}
     if self._stacks.is_wasteful():
       self._compact()
-    self.committed_round = round_num
 
   def discard(self) -> None:
     """Discards the staged states after a failed round."""

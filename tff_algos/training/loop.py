@@ -375,6 +375,8 @@ def train(
   run = functools.partial(run_round, algorithm, runtime, source, store)
   is_over = _is_spent(algorithm, server_state)
   is_over = is_over or progress.is_over(config.selection)
+  # Whether a round has ended, and records and states are those of it.
+  is_whole = False
   try:
     while round_num < config.num_rounds and not is_over:
       start = time.monotonic()
@@ -389,11 +391,13 @@ def train(
       is_due = is_last or (round_num + 1) % config.evaluation_interval == 0
       seen = evaluator.evaluate(next_state) if is_due else _NOT_EVALUATED
       with interrupts.held():
+        is_whole = False
         observer.record(round_num + 1, metrics | seen.metrics, seen.memberships)
-        store.commit(round_num + 1)
+        store.commit()
         server_state, round_num = next_state, round_num + 1
         if is_due:
           progress = select(progress, round_num=round_num, metrics=seen.metrics)
+        is_whole = True
       is_over = is_last or progress.is_over(config.selection)
       is_best = config.selection.keep_best and progress.best_round == round_num
       is_periodic = round_num % config.checkpoint_interval == 0
@@ -401,9 +405,8 @@ def train(
         _save(observer, checkpoints, round_num, server_state, store, progress)
   except BaseException as error:
     store.discard()
-    # Saves a complete, recorded round only; a second Ctrl-C may interrupt this.
-    is_whole = round_num and store.committed_round == round_num
-    if isinstance(error, KeyboardInterrupt) and is_whole:
+    # A second signal may interrupt this.
+    if isinstance(error, (KeyboardInterrupt, SystemExit)) and is_whole:
       _save(observer, checkpoints, round_num, server_state, store, progress)
     raise
   return Result(server_state, round_num)
@@ -455,7 +458,7 @@ def _try_seed(
       seed,
       config.dropout_rate,
     )
-    store.commit(round_num)
+    store.commit()
     costs.append([metrics.get(f'cost/{name}', 0) for name in names])
   cost = algorithm_lib.Cost(*np.sum(costs, axis=0).tolist())
   return restarts_lib.judge(algorithm, runtime, source, server_state, cost)

@@ -189,7 +189,7 @@ def test_states_of_processes_are_in_checkpoints(tmp_path):
       (process,) = state.extra['train']['local_weights'].states
       norms.append(float(process['clipping_norm'][0].current_estimate))
       if round_num == 2:
-        store.commit(round_num)
+        store.commit()
         checkpoints.save(round_num, state, store)
     opened.server_state = checkpoints.restore(2, initial, store)
     opened.round_num = 2

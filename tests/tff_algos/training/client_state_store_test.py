@@ -73,27 +73,26 @@ def test_initial_states_are_made_when_asked_for(tmp_path):
 def test_staged_states_are_seen_at_once_and_commit_keeps_them(store):
   _stage(store, [1, 3], 10)
   assert _values(store) == [0, 11, -2, 13, -4]
-  store.commit(1)
-  assert store.committed_round == 1
+  store.commit()
   store.discard()
   assert _values(store) == [0, 11, -2, 13, -4]
 
 
 def test_discard_goes_back_to_the_commit(store):
   _stage(store, [1], 10)
-  store.commit(1)
+  store.commit()
   _stage(store, [1, 2], 20)
   assert _values(store) == [0, 21, 22, -3, -4]
   store.discard()
   assert _values(store) == [0, 11, -2, -3, -4]
-  store.commit(2)
+  store.commit()
   assert _values(store) == [0, 11, -2, -3, -4]
 
 
 def test_who_took_part_has_a_state(store, tmp_path):
   assert store.has_state().tolist() == [False] * _NUM_CLIENTS
   _stage(store, [1], 10)
-  store.commit(1)
+  store.commit()
   index = _save(store, 1)
   _stage(store, [3], 20)
   assert store.has_state().tolist() == [False, True, False, True, False]
@@ -109,15 +108,15 @@ def test_load_keeps_the_order_it_was_asked_in(store):
 
 def test_segment_holds_only_what_changed(store, tmp_path):
   _stage(store, [1, 3], 10)
-  store.commit(1)
+  store.commit()
   first = _save(store, 1)
   assert np.load(store.segment_path(1)).shape == (2, 4 * (6 + 1 + 1))
   np.testing.assert_array_equal(first.segment, [0, 1, 0, 1, 0])
   np.testing.assert_array_equal(first.position[[1, 3]], [0, 1])
   _stage(store, [3], 20)
-  store.commit(2)
+  store.commit()
   _stage(store, [0], 30)
-  store.commit(3)
+  store.commit()
   second = _save(store, 3)
   assert len(np.load(store.segment_path(3))) == 2
   np.testing.assert_array_equal(second.segment, [3, 1, 0, 3, 0])
@@ -136,10 +135,10 @@ def test_states_that_are_staged_but_not_committed_are_not_written(store):
 
 def test_write_without_mark_changes_nothing(store):
   _stage(store, [2], 10)
-  store.commit(1)
+  store.commit()
   store.write_segment(1)
   _stage(store, [1], 20)
-  store.commit(2)
+  store.commit()
   index = _save(store, 2)
   np.testing.assert_array_equal(index.segment, [0, 2, 2, 0, 0])
 
@@ -156,10 +155,10 @@ def test_initial_states_are_those_of_the_seed(tmp_path):
 
 def test_restore_goes_back_to_a_saved_index(store, tmp_path):
   _stage(store, [1, 3], 10)
-  store.commit(1)
+  store.commit()
   index = _save(store, 1)
   _stage(store, [1, 2], 20)
-  store.commit(2)
+  store.commit()
   _stage(store, [4], 30)
   store.restore(index)
   assert _values(store) == [0, 11, -2, 13, -4]
@@ -174,7 +173,7 @@ def test_restore_goes_back_to_a_saved_index(store, tmp_path):
 @pytest.mark.parametrize('indices', [[1], [1, 2], [2, 1], [1, 0]])
 def test_loaded_states_cannot_be_changed(store, indices):
   _stage(store, [1, 2], 10)
-  store.commit(1)
+  store.commit()
   for _ in range(2):
     kernel = store.load(np.array(indices)).weights['kernel']
     with pytest.raises(ValueError, match='read-only'):
@@ -187,7 +186,7 @@ def test_same_cohort_gets_the_staged_tensors_back_uncopied(store):
     tf.constant, _stack([_state(1, 1), _state(2, 1)])
   )
   store.stage(np.array([3, 1]), states)
-  store.commit(1)
+  store.commit()
   loaded = store.load(np.array([3, 1]))
   assert loaded.weights['kernel'] is states.weights['kernel']
   assert _values(store, [1, 3]) == [2, 1]
@@ -201,12 +200,12 @@ def test_states_of_old_cohorts_are_freed(store):
     states = _stack([_state(round_num, 1) for _ in range(_NUM_CLIENTS)])
     references.append(weakref.ref(states.weights['kernel']))
     store.stage(np.arange(_NUM_CLIENTS), states)
-    store.commit(round_num)
+    store.commit()
   del states
   assert [one() is None for one in references] == [True] * 4 + [False]
   for first in range(1, _NUM_CLIENTS):
     _stage(store, list(range(first, _NUM_CLIENTS)), 10 * first)
-    store.commit(10 + first)
+    store.commit()
   assert references[-1]() is None
   assert _values(store) == [5, 11, 22, 33, 44]
 
@@ -215,7 +214,7 @@ def test_empty_states_write_no_segment(tmp_path):
   store = store_lib.ClientStateStore(lambda index, seed: (), 3, tmp_path)
   assert store.load(np.array([0, 2])) == ()
   store.stage(np.array([0]), ())
-  store.commit(1)
+  store.commit()
   index = _save(store, 1)
   store.restore(index)
   assert store.load(np.array([0])) == ()
@@ -228,7 +227,7 @@ def test_disk_store_keeps_nothing_in_memory_after_a_save(tmp_path):
     lambda index, seed: _state(0, 0), 2, tmp_path, store_lib.DISK
   )
   _stage(store, [0], 10)
-  store.commit(1)
+  store.commit()
   _save(store, 1)
   store.segment_path(1).unlink()
   with pytest.raises(FileNotFoundError):
@@ -267,7 +266,7 @@ def test_both_kinds_behave_like_dictionaries(events, tmp_path_factory):
     elif event == 'commit':
       committed, staged = committed | staged, {}
       for store in stores:
-        store.commit(step)
+        store.commit()
     elif event == 'discard':
       staged = {}
       for store in stores:

@@ -115,7 +115,7 @@ def _run_round(tmp_path, left, plan_round=None):
     state, metrics = loop.run_round(
       algorithm, runtime, source, store, start, 1, seed, 0.5
     )
-  store.commit(1)
+  store.commit()
   return start, state, store.load(np.arange(2)), metrics
 
 

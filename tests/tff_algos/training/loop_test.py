@@ -175,10 +175,27 @@ def test_ctrl_c_while_a_round_is_recorded(
   _assert_same(experiment, tmp_path, recorder, whole)
 
 
-def test_ctrl_c_saves_the_last_whole_round(experiment, tmp_path):
+@pytest.mark.parametrize('error', [KeyboardInterrupt, SystemExit])
+def test_ctrl_c_and_sigterm_save_the_last_whole_round(
+  experiment, tmp_path, error
+):
+  recorder = recorder_lib.Recorder()
+  runtime = _FailingRuntime(experiment.runtime, 25, error())
+  with pytest.raises(error):
+    experiment.train(tmp_path, recorder, runtime=runtime)
+  saved = checkpoint.CheckpointManager(tmp_path, {}).rounds()
+  assert saved == [max(recorder.rows)] != [0]
+
+
+@pytest.mark.parametrize('is_after', [False, True])
+def test_no_checkpoint_covers_the_record_of_a_round_that_was_cut(
+  experiment, tmp_path, is_after
+):
+  recorder = recorder_lib.InterruptedRecorder(3, is_after)
   with pytest.raises(KeyboardInterrupt):
-    experiment.train(tmp_path, recorder_lib.InterruptedRecorder(3, False))
+    experiment.train(tmp_path, recorder, checkpoint_interval=2)
   assert checkpoint.CheckpointManager(tmp_path, {}).rounds()[-1] == 2
+  assert recorder.persisted == [0, 1, 2]
 
 
 def test_signal_that_waits_for_the_record_saves_that_round(

@@ -39,7 +39,7 @@ def test_rounds_are_those_of_a_training():
     state, _ = loop.run_round(
       run.algorithm, run.runtime, _SOURCE, store, state, round_num, 3
     )
-    store.commit(round_num)
+    store.commit()
   np.testing.assert_equal(run.server_state, state)
   everyone = _SOURCE.population.all_clients
   np.testing.assert_equal(

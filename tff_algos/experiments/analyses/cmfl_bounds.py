@@ -72,7 +72,7 @@ def repeat(
   rows, skews, at_best, gaps, squared = [], [], [], [], []
   for t in range(opened.config.training.num_rounds):
     state, metrics = opened.run_round(state, t + 1)
-    opened.store.commit(t + 1)
+    opened.store.commit()
     selected = np.flatnonzero(state.agreed.is_selected[clients])
     if not selected.size:
       raise errors.ConfigError(

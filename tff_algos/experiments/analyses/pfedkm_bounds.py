@@ -74,7 +74,7 @@ def repeat(
       wrong = theorems.vectors(solved) - envelopes.minimizers(received)
       prox_errors.append(float(np.sqrt(np.sum(wrong**2, axis=1).mean())))
       state, _ = opened.run_round(state, round_num)
-      opened.store.commit(round_num)
+      opened.store.commit()
       looks.append(_look(state, clients, envelopes))
   return [np.array(one) for one in zip(*looks, strict=True)], prox_errors
 

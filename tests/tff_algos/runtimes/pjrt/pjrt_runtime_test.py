@@ -119,7 +119,7 @@ def _rounds(runtime, source, tmp_path):
       runtime, phase, source, store, server_state, call, round_num, 0
     )
     if succeeds:
-      store.commit(round_num + 1)
+      store.commit()
       server_state = output.server_state
       totals.append(float(server_state.total))
     else:
