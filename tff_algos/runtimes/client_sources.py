@@ -67,10 +67,10 @@ class DatasetSource:
       self.population.client_ids[client_index], self._split
     )
     self._cache[client_index] = examples
-    self._cached_bytes += examples.x.nbytes
+    self._cached_bytes += _num_bytes(examples)
     while self._cached_bytes > self._cache_bytes and len(self._cache) > 1:
       _, dropped = self._cache.popitem(last=False)
-      self._cached_bytes -= dropped.x.nbytes
+      self._cached_bytes -= _num_bytes(dropped)
     return examples
 
   def stream(self) -> Iterator[schema.Examples]:
@@ -124,6 +124,10 @@ class ArraySource:
   def stream(self) -> Iterator[schema.Examples]:
     """Yields the examples of all clients in their order."""
     yield from self._examples
+
+
+def _num_bytes(examples: schema.Examples) -> int:
+  return sum(array.nbytes for array in examples)
 
 
 def _narrow(array: Array) -> Array:

@@ -46,7 +46,10 @@ def test_cache_reads_once_and_forgets_what_was_not_asked_for_longest(dataset):
       return dataset.examples(client_id, split)
 
   ids = dataset.client_ids
-  sizes = [dataset.examples(one, schema.TRAIN).x.nbytes for one in ids]
+  sizes = [
+    sum(array.nbytes for array in dataset.examples(one, schema.TRAIN))
+    for one in ids
+  ]
   counting = Counting()
   source = client_sources.DatasetSource(
     counting, schema.TRAIN, cache_bytes=max(sizes[0] + sizes[1], sizes[2])

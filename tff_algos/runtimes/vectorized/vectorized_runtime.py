@@ -53,7 +53,8 @@ class VectorizedConfig:
     num_parallel_blocks: Blocks computed at the same time; 0 for one a core, or
       one a GPU.
     memory_budget_mib: Estimated memory limit for examples, states and blocks
-      together, in MiB; 0 for no limit.
+      together, in MiB; 0 for no limit. Up to 1 GiB of each split that was read
+      from disk is kept beside it.
     resident_mib: Memory limit for a split whose examples stay on each device
       between rounds, in MiB; a larger split is read in every round. 0 keeps
       none.
