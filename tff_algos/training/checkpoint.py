@@ -430,6 +430,11 @@ class CheckpointManager:
       found: The file and what is wrong with it.
       choice: Another thing to do, with a comma and an `or`.
     """
+    if not folder.exists():
+      raise errors.CheckpointError(
+        f'{folder} was removed while it was read, by a training that goes on '
+        'and keeps its latest checkpoints: run the same command again'
+      )
     raise errors.CheckpointError(
       f'{found}. Put a copy of it back, or {choice}{self._way_out(folder)}'
     )

@@ -226,7 +226,12 @@ class ClientStateStore:
   def restore(self, index: StoreIndex) -> None:
     """Restores the states of a saved index; discards later changes."""
     self._index = StoreIndex(index.segment.copy(), index.position.copy())
-    self._committed, self._staged, self._segments = {}, {}, {}
+    self._committed, self._staged = {}, {}
+    # Mapped at once: a training that goes on may remove their files.
+    self._segments = {
+      segment: self._open_segment(segment)
+      for segment in np.unique(index.segment[index.segment > 0]).tolist()
+    }
     self._stacks = _Stacks()
     self._unsaved = set()
 

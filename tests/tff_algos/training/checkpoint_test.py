@@ -199,6 +199,22 @@ def test_checkpoint_without_its_manifest_is_not_passed_over(tmp_path):
       read()
 
 
+def test_checkpoint_that_a_training_removes_while_it_is_read(tmp_path):
+  saved_run.Run(tmp_path).train(5)
+  reader = saved_run.Run(tmp_path)
+  reader.restore(5)
+  everyone = np.arange(3)
+  seen = reader.store.load(everyone)
+  saved_run.Run(tmp_path).resume().train(8)
+  assert reader.checkpoints.rounds() == [7, 8]
+  np.testing.assert_equal(reader.store.load(everyone), seen)
+  with pytest.raises(
+    errors.CheckpointError,
+    match='round_000005 was removed while it was read, .* run the same command',
+  ):
+    reader.restore(5)
+
+
 def test_advice_names_all_damaged_checkpoints(tmp_path):
   saved_run.Run(tmp_path, num_kept=3).train(6)
   for name in ('round_000006/checkpoint.json', 'round_000005/client_index.npz'):
