@@ -178,45 +178,81 @@ def store(stored: results.Experiment, workdir: pathlib.Path) -> None:
 def _draw(
   stored: results.Experiment, result: Mapping[str, Any]
 ) -> figure_lib.Figure:
-  """Draws the mean over seeds of the metric, a line a cell, and their range."""
-  height = max(4.5, 0.25 * len(stored.rows))  # Of the legend.
-  figure = figure_lib.Figure(figsize=(10, height), layout='constrained')
-  axes = figure.subplots()
-  scale = results.scale(stored.metric)
-  seen = []
-  for i, row in enumerate(stored.rows):
+  """Draws the metric over rounds, or where that gives no lines, at the end."""
+  curves = {}
+  for row in stored.rows:
     cell = result['cells'].get(results.choose(stored, result, row.cell))
     if cell is not None:
-      curves = scale * np.array(
-        [run['metrics'][stored.metric] for run in cell['runs']]
-      )
-      (line,) = axes.plot(
-        cell['rounds'],
-        curves.mean(0),
-        linestyle=_LINE_STYLES[i // _NUM_COLORS],
-        label=f'{row.title} ({len(curves)})',
-      )
-      axes.fill_between(
-        cell['rounds'],
-        curves.min(0),
-        curves.max(0),
-        color=line.get_color(),
-        alpha=0.15,
-        linewidth=0,
-      )
-      seen += [*curves[:, 1:].flat]
-  if seen:
-    # Untrained models, often far below, would flatten all lines.
-    margin = 0.05 * (max(seen) - min(seen))
-    axes.set_ylim(min(seen) - margin, max(seen) + margin)
+      values = [run['metrics'][stored.metric] for run in cell['runs']]
+      scaled = results.scale(stored.metric) * np.array(values)
+      curves[row.title] = cell['rounds'], scaled
+  # Round 0, that of the untrained models, alone makes no line.
+  is_over_rounds = any(len(rounds) > 2 for rounds, _ in curves.values())
+  if is_over_rounds and len(curves) <= _NUM_COLORS * len(_LINE_STYLES):
+    return _draw_rounds(stored, curves)
+  return _draw_ends(stored, curves)
+
+
+def _draw_rounds(
+  stored: results.Experiment, curves: Mapping[str, tuple[Any, np.ndarray]]
+) -> figure_lib.Figure:
+  """Draws the mean over seeds, a line a cell, and their range."""
+  height = max(4.5, 0.25 * len(curves))  # Of the legend.
+  figure = figure_lib.Figure(figsize=(10, height), layout='constrained')
+  axes = figure.subplots()
+  for i, (title, (rounds, values)) in enumerate(curves.items()):
+    (line,) = axes.plot(
+      rounds,
+      values.mean(0),
+      linestyle=_LINE_STYLES[i // _NUM_COLORS],
+      label=f'{title} ({len(values)})',
+    )
+    axes.fill_between(
+      rounds,
+      values.min(0),
+      values.max(0),
+      color=line.get_color(),
+      alpha=0.15,
+      linewidth=0,
+    )
+  # Untrained models, often far below, would flatten all lines.
+  seen = np.concatenate(
+    [values[:, 1:].ravel() for _, values in curves.values()]
+  )
+  margin = 0.05 * np.ptp(seen)
+  axes.set_ylim(seen.min() - margin, seen.max() + margin)
   axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
   axes.set_xlabel('round')
-  axes.set_ylabel(f'{stored.metric}{", %" if scale > 1 else ""}', wrap=True)
+  axes.set_ylabel(_axis_label(stored), wrap=True)
   # Beside the lines, which end close to each other; its order is theirs.
   figure.legend(
     loc='outside right upper', title='method (seeds; area: their range)'
   )
   return figure
+
+
+def _draw_ends(
+  stored: results.Experiment, curves: Mapping[str, tuple[Any, np.ndarray]]
+) -> figure_lib.Figure:
+  """Draws the last round, a line of dots a cell: the seeds, and their mean."""
+  height = 1.2 + 0.25 * len(curves)
+  figure = figure_lib.Figure(figsize=(10, height), layout='constrained')
+  axes = figure.subplots()
+  for place, (_, values) in enumerate(curves.values()):
+    ends = values[:, -1]
+    axes.plot(ends, [place] * len(ends), 'o', color='C0', alpha=0.4)
+    axes.plot(ends.mean(), place, '|', color='C0', markersize=14)
+  axes.set_yticks(
+    range(len(curves)),
+    [f'{title} ({len(values)})' for title, (_, values) in curves.items()],
+  )
+  axes.set_ylim(len(curves) - 0.5, -0.5)
+  axes.set_xlabel(f'{_axis_label(stored)}, last round: seeds and their mean')
+  return figure
+
+
+def _axis_label(stored: results.Experiment) -> str:
+  return stored.metric + ', %' * (results.scale(stored.metric) > 1)
 
 
 def write_pages() -> None:

@@ -304,7 +304,7 @@ def _result_block(experiment: Experiment, stale: Collection[str]) -> str:
     parts.append('\n'.join(lines))
   parts.append(_provenance_text(result))
   parts.append(
-    f'![{experiment.metric} over rounds, means over seeds]'
+    f'![{experiment.metric}, seeds and their means]'
     f'(results/{experiment.id}.png)'
   )
   return '\n\n'.join(parts)

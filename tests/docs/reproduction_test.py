@@ -211,6 +211,20 @@ def test_picture_has_a_line_for_each_finished_row(swept):
   assert [half.get_label(), one.get_label()] == ['Half (2)', 'One (2)']
 
 
+def test_picture_of_a_single_round_has_the_seeds(swept):
+  found = pages.describe(_LAB, swept)
+  for cell in found['cells'].values():
+    cell['rounds'] = [0, 2]
+    for run in cell['runs']:
+      (values,) = run['metrics'].values()
+      del values[1]
+  lab = dataclasses.replace(_LAB, rows=(results.Row('rate=0.5', 'Half'),))
+  (axes,) = pages._draw(lab, found).axes
+  seeds, mean = axes.lines
+  np.testing.assert_allclose(seeds.get_xydata(), [[25, 0], [75, 0]])
+  np.testing.assert_allclose(mean.get_xydata(), [[50, 0]])
+
+
 @pytest.mark.parametrize(
   ('argv', 'words'),
   [
