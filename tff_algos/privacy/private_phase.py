@@ -164,10 +164,9 @@ def make_private(
     output = phase.client_work(message, client_input, client_state, data, seed)
     result = composer.as_fields(output.result)
     sums, counts = OrderedDict(), OrderedDict()
-    for field, treatment in fields.items():
+    for field in fields:
       weights = result[phase.aggregation[field].weight_field]
       if field in clusters:
-        weights = treatment.weights(client_input, weights)
         counts[field] = weights / tf.maximum(tf.norm(weights), 1.0)
         start = starts_of_clusters(message, result[field], field)
         moved = trees.subtract(result[field], start)
