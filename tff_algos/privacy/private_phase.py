@@ -175,6 +175,8 @@ def make_private(
         start = start_of(message, client_input, result, field)
         moved = trees.subtract(result[field], start)
         sums[field] = trees.scale(moved, tf.cast(weights > 0, tf.float32))
+    if not tf.nest.flatten(sums):
+      raise releases.nothing_summed(f'phase {phase.name!r} with these options')
     norm = tf.sqrt(trees.squared_norm(sums))
     share = tf.cast(takes_part, tf.float32)
     uploaded = OrderedDict(

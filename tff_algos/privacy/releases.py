@@ -7,9 +7,10 @@ that the server uses for the same client alone stays between the two; a client's
 personalized model is then a function of its own data and of private releases
 (joint differential privacy, by the billboard lemma).
 
-So may a client's input be, besides the broadcast, which follows from releases:
-a number computed from the data of others would change the contributions of all
-clients if one joins, and clipping bounds that of one client alone.
+A client receives the broadcast, which follows from releases, and a client input
+of its own data alone: an input computed from other clients' data would change
+the contributions of all clients if one joins, and clipping bounds only those of
+the client that joins.
 
 An algorithm whose fields are not all declared here is refused.
 """
@@ -253,11 +254,7 @@ def summed_fields(
       if isinstance(treatment, Summed):
         found.setdefault(name, {})[field] = treatment
   if not found:
-    raise errors.ConfigError(
-      f'privacy: algorithm {algorithm.name!r} sums no field over its clients, '
-      'so there is nothing to add noise to; set privacy.noise_multiplier and '
-      'privacy.target_epsilon to 0'
-    )
+    raise nothing_summed(f'algorithm {algorithm.name!r}')
   for phase in algorithm.phases.values():
     purpose = algorithm_lib.phase_purpose(phase.name)
     for field in composer.as_fields(phase.client_input):
@@ -265,6 +262,14 @@ def summed_fields(
         RECEIVED, algorithm.name, f'{purpose}.{field}', 'is sent to clients'
       )
   return found
+
+
+def nothing_summed(what: str) -> errors.ConfigError:
+  """Returns the error for an algorithm or a phase without sums."""
+  return errors.ConfigError(
+    f'privacy: {what} sums no field over its clients, so there is nothing to '
+    'add noise to; set privacy.noise_multiplier and privacy.target_epsilon to 0'
+  )
 
 
 def _treatment(
