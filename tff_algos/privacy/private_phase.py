@@ -175,8 +175,7 @@ def make_private(
         start = start_of(message, client_input, result, field)
         moved = trees.subtract(result[field], start)
         sums[field] = trees.scale(moved, tf.cast(weights > 0, tf.float32))
-    if not tf.nest.flatten(sums):
-      raise releases.nothing_summed(f'phase {phase.name!r} with these options')
+    _check_not_empty(phase.name, sums)
     norm = tf.sqrt(trees.squared_norm(sums))
     share = tf.cast(takes_part, tf.float32)
     uploaded = OrderedDict(
@@ -247,6 +246,12 @@ def make_private(
     client_input=SampledInput(tf.TensorSpec([], tf.bool), phase.client_input),
     uploads={},
   )
+
+
+def _check_not_empty(phase_name: str, sums: Structure) -> None:
+  """Raises ConfigError if the summed fields have no entries."""
+  if not tf.nest.flatten(sums):
+    raise releases.nothing_summed(f'phase {phase_name!r} with these options')
 
 
 def _add_noise(
