@@ -288,18 +288,6 @@ def test_adam_starts_fresh_in_every_round():
     np.testing.assert_allclose(np.abs(steps), 0.02, rtol=1e-3)
 
 
-@pytest.mark.parametrize(
-  ('start', 'origin'),
-  [('own', 1.75), ('mixed_center', 1.75), ('best_center', 2.0)],
-)
-def test_an_update_is_counted_from_what_the_server_sent(start, origin):
-  """The start, or the mixed center for a start that is in no message."""
-  given = center_download.TrainInput(tf.constant([0.2, 0.6]), tf.zeros([2]))
-  count_from = _build(start=start).phases['train'].uploads['local_weights']
-  found = count_from({'kernel': tf.constant([[[1.0]], [[2.0]]])}, given, {})
-  np.testing.assert_allclose(found['kernel'], [[origin]], rtol=1e-6)
-
-
 def test_a_client_that_was_never_drawn_is_served_by_its_best_center():
   algorithm = _build()
   importance = np.array([[0.2, 0.8], [0.8, 0.2], [0.5, 0.5]], np.float32)
