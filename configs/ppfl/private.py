@@ -4,6 +4,7 @@ r"""PPFL with differential privacy for clients.
     --workdir=runs/private_ppfl --config.dataset.source.options.folder=DIR
 
 The clients and variants of configs/private.py; `smoke` needs no data. Memberships stay at the clients: there is no penalty.
+Nor are their gradients weighted by the clients' shares of all examples, which the clients would receive.
 """
 
 import ml_collections
@@ -16,4 +17,5 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   config = private.get_config('ppfl', variant)
   config.name = 'PPFL with differential privacy'
   config.algorithm.laplacian.weight = 0.0
+  config.algorithm.membership.gradient_weight = 'none'
   return config

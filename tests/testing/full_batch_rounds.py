@@ -13,9 +13,15 @@ from tff_algos.stages.client import local_training
 
 SIZES = (7, 0, 4, 12, 5)
 NUM_STEPS, RATE = 2, 0.05
-TRAINING = local_training.LocalTrainingConfig(
-  NUM_STEPS, 32, optimizers.OptimizerConfig('sgd', RATE)
-)
+
+
+def training(rate):
+  return local_training.LocalTrainingConfig(
+    NUM_STEPS, 32, optimizers.OptimizerConfig('sgd', rate)
+  )
+
+
+TRAINING = training(RATE)
 SOURCE = toys.linear_clients(
   np.array([[2.0, -1, 0.5], [1, 1, 1]]), np.full((5, 2), 0.5), SIZES
 )
@@ -55,10 +61,10 @@ def gradient(w, k):
   return x.T @ (x @ w - y) / len(y)
 
 
-def descend(w, k, slope=0.0, pull=0.0, center=0.0):
+def descend(w, k, slope=0.0, pull=0.0, center=0.0, rate=RATE):
   """Steps on f_k + <slope, w> + pull / 2 |w - center|^2."""
   for _ in range(NUM_STEPS):
-    w = w - RATE * (gradient(w, k) + slope + pull * (w - center))
+    w = w - rate * (gradient(w, k) + slope + pull * (w - center))
   return w
 
 

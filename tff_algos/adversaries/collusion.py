@@ -143,7 +143,7 @@ def _norms(updates: Structure, num_rows: tf.Tensor) -> tf.Tensor:
     tf.reduce_sum(tf.square(tf.reshape(leaf, [num_rows, -1])), axis=1)
     for leaf in tf.nest.flatten(updates)
   ]
-  return tf.sqrt(tf.add_n(squared))
+  return tf.sqrt(tf.add_n(squared or [tf.zeros([num_rows])]))
 
 
 def _mean(values: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:

@@ -93,20 +93,27 @@ def _falsify(
     metrics = OrderedDict(output.metrics)
     if not phase.uploads:
       return output
-    state, squared = output.client_state, []
-    for field, start_of in phase.uploads.items():
-      honest = result[field] if field in result else getattr(state, field)
-      start = start_of(message, client_input, result)
-      sent = honest
-      if config.name != LABEL_FLIP:
-        false = _false_upload(honest, start, seed, config)
-        sent = trees.select(is_attacker, false, honest)
-      squared.append(trees.squared_norm(trees.subtract(sent, start)))
+    state = output.client_state
+    honest = {
+      field: result[field] if field in result else getattr(state, field)
+      for field in phase.uploads
+    }
+    starts = {
+      field: start_of(message, client_input, result)
+      for field, start_of in phase.uploads.items()
+    }
+    sent = honest
+    if config.name != LABEL_FLIP:
+      # All fields at once: each entry has draws of its own.
+      false = _false_uploads(honest, starts, seed, config)
+      sent = trees.select(is_attacker, false, honest)
+    for field, upload in sent.items():
       if field in result:
-        result[field] = sent
+        result[field] = upload
       else:
-        state = state._replace(**{field: sent})
-    metrics.update(_measure(is_attacker, tf.sqrt(tf.add_n(squared))))
+        state = state._replace(**{field: upload})
+    norm = tf.sqrt(trees.squared_norm(trees.subtract(sent, starts)))
+    metrics.update(_measure(is_attacker, norm))
     return algorithm_lib.ClientOutput(result, state, metrics)
 
   return phase._replace(
@@ -115,12 +122,12 @@ def _falsify(
   )
 
 
-def _false_upload(honest, start, seed, config):
+def _false_uploads(honest, starts, seed, config):
   attack = ATTACKS[config.name]
   if config.space == 'model':
     return attack(honest, seed, config)
-  update = attack(trees.subtract(honest, start), seed, config)
-  return trees.add(start, update)
+  update = attack(trees.subtract(honest, starts), seed, config)
+  return trees.add(starts, update)
 
 
 def _measure(is_attacker, norm):

@@ -283,7 +283,8 @@ def _inner_products(rows: HonestRows, direction: Structure) -> tf.Tensor:
   products = tf.nest.map_structure(
     product, rows.updates, rows.mean(), direction
   )
-  return tf.cast(tf.add_n(tf.nest.flatten(products)), tf.float64)
+  terms = tf.nest.flatten(products) or [tf.zeros_like(rows.shares)]
+  return tf.cast(tf.add_n(terms), tf.float64)
 
 
 def _move(mean: Structure, direction: Structure, step: tf.Tensor) -> Structure:

@@ -12,8 +12,8 @@ Round t:
   aggregation     means of y + h_k and of g_k, all clients weighted equally
   server_update   x <- the mean of y + h_k; mean change <- the mean of g_k
 
-Names: a = proximal_weight, h_k = drift, g_k = change, eta = learning rate of
-  local_training.
+Names: a = proximal_weight, h_k = drift, eta = learning rate of local_training;
+  change_per_rate = g_k / eta, by which g_k follows a learning-rate schedule.
 Reductions (tested): a = 0 without drift and correction is FedAvg, all clients
   alike.
 Cost per client and round: 2 P down, 2 P up (y + h_k, g_k), one solve; a client
@@ -69,11 +69,11 @@ class ServerState(NamedTuple):
 
   Attributes:
     model_weights: x.
-    mean_change: Mean of the last uploaded g_k, like the model.
+    mean_change_per_rate: Mean of the last uploaded g_k / eta, like the model.
   """
 
   model_weights: model_lib.Weights
-  mean_change: model_lib.Weights
+  mean_change_per_rate: model_lib.Weights
 
 
 class ClientState(NamedTuple):
@@ -81,11 +81,11 @@ class ClientState(NamedTuple):
 
   Attributes:
     drift: h_k, like the model.
-    change: g_k, like the model.
+    change_per_rate: g_k / eta, like the model.
   """
 
   drift: model_lib.Weights
-  change: model_lib.Weights
+  change_per_rate: model_lib.Weights
 
 
 class TrainResult(NamedTuple):
@@ -108,13 +108,18 @@ def build_fed_dc(
   """Builds FedDC for a model."""
   floats = 2 * trees.num_entries(model.weights_spec())
   mean = aggregation.WeightedMean('client_weight')
+  rate = config.local_training.optimizer.learning_rate
 
   def update(server_state, aggregates):
+    change = aggregates['change']
     return ServerState(
       global_model.mean_or_old(
         aggregates['local_weights'], server_state.model_weights
       ),
-      global_model.mean_or_old(aggregates['change'], server_state.mean_change),
+      global_model.mean_or_old(
+        change._replace(value=trees.scale(change.value, 1 / rate)),
+        server_state.mean_change_per_rate,
+      ),
     ), OrderedDict()
 
   return global_model.build_algorithm(
@@ -143,7 +148,7 @@ def build_fed_dc(
     carry=carrying.Carry(
       {
         'model_weights': carrying.KEEP,
-        'mean_change': carrying.KEEP,
+        'mean_change_per_rate': carrying.KEEP,
       }
     ),
   )
@@ -151,6 +156,7 @@ def build_fed_dc(
 
 def _build_training(model, config):
   base = objectives.mean_loss(model, config.loss_scale)
+  rate = config.local_training.optimizer.learning_rate
 
   def train(message, client_input, client_state, data, seed):
     del client_input
@@ -160,9 +166,11 @@ def _build_training(model, config):
       distance = local_training_lib.distance_per_gradient(
         data.mask, config.local_training
       )
-      offset = trees.subtract(client_state.change, message.mean_change)
+      offset = trees.subtract(
+        client_state.change_per_rate, message.mean_change_per_rate
+      )
       objective = objectives.tilted(
-        base, trees.scale(offset, tf.math.divide_no_nan(1.0, distance))
+        base, trees.scale(offset, tf.math.divide_no_nan(rate, distance))
       )
     if config.proximal_weight:
       objective = objectives.ProximalLoss(
@@ -179,8 +187,9 @@ def _build_training(model, config):
     if config.follows_drift:
       drift = trees.add(drift, change)
     result = TrainResult(trees.add(weights, drift), change, weight)
+    state = ClientState(drift, trees.scale(change, 1 / rate))
     # Without examples the change is undefined.
-    state = trees.select(weight > 0, ClientState(drift, change), client_state)
+    state = trees.select(weight > 0, state, client_state)
     return algorithm.ClientOutput(result, state, OrderedDict(loss=loss))
 
   return train

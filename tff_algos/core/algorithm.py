@@ -149,7 +149,8 @@ class Phase(NamedTuple):
     uploads: Fields that a Byzantine client falsifies (`adversaries.attacks`): a
       field of the result, or else of the client state, that is a model or an
       update -> (message, client input, result) -> the model from which the
-      client started; zeros for an update.
+      client started, or another that the server sent where no message has
+      that one (FedSoft's `start='own'`); zeros for an update.
   """
 
   name: str

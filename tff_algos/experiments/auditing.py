@@ -12,9 +12,9 @@ from tff_algos.algorithms import registry as algorithms
 from tff_algos.algorithms.cmfl.audit import audit_log, verification
 from tff_algos.algorithms.cmfl.consensus import statements
 from tff_algos.core import errors, records
-from tff_algos.experiments import experiment, output
+from tff_algos.experiments import experiment, output, session
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.training import loop
+from tff_algos.training import continuation, loop
 
 
 def attend(
@@ -159,12 +159,13 @@ def verify(
       'configs/cmfl/digits.py'
     )
   options = config.algorithm.options
-  periods = algorithms.periods_of(config.algorithm, config.lr_schedule)
+  # The log has the rounds of training, which count from the first run.
+  parent = continuation.read_parent(folder)
+  schedule = session.continued(config, parent).lr_schedule
+  periods = algorithms.periods_of(config.algorithm, schedule)
   rules = verification.Rules(
     options.upload,
-    lambda round_num: periods[config.lr_schedule.period(round_num)].rate(
-      round_num
-    ),
+    lambda round_num: periods[schedule.period(round_num)].rate(round_num),
     options.committee.distance,
     options.committee.selection,
     options.committee.election_center,

@@ -134,8 +134,7 @@ def open_session(
   found = continuation.find_parent(
     folder, parent or config.continuation.parent, config.continuation
   )
-  effective = _continued(config, found) if found else config
-  effective = _calibrated_in(effective, folder)
+  effective = _calibrated_in(continued(config, found), folder)
   devices.prepare_threads()
   devices.prepare_gpus(config.runtime.gpu_memory_limit_mib)
   with contextlib.ExitStack() as stack:
@@ -201,10 +200,17 @@ def _calibrated_in(
   )
 
 
-def _continued(
-  config: experiment.ExperimentConfig, parent: continuation.Parent
+def continued(
+  config: experiment.ExperimentConfig, parent: continuation.Parent | None
 ) -> experiment.ExperimentConfig:
-  """Returns the config with rounds that count from the first run."""
+  """Returns the config with rounds that count from the first run.
+
+  Args:
+    config: The experiment.
+    parent: The run that it continues; None for none.
+  """
+  if parent is None:
+    return config
   first = parent.round_num
   training, schedule = config.training, config.lr_schedule
   if config.continuation.schedule == continuation.ANEW:

@@ -80,7 +80,7 @@ def squared_norm(structure: Structure) -> tf.Tensor:
   """Returns the sum of the squares of all entries, float32 `[]`."""
   # The gradient of a reduce_sum would first broadcast a scalar.
   halves = [tf.nn.l2_loss(leaf) for leaf in tf.nest.flatten(structure)]
-  return 2.0 * tf.add_n(halves)
+  return 2.0 * tf.add_n(halves or [tf.zeros([])])
 
 
 def inner_product(first: Structure, second: Structure) -> tf.Tensor:
@@ -88,7 +88,7 @@ def inner_product(first: Structure, second: Structure) -> tf.Tensor:
   products = tf.nest.map_structure(
     lambda one, other: tf.reduce_sum(one * other), first, second
   )
-  return tf.add_n(tf.nest.flatten(products))
+  return tf.add_n(tf.nest.flatten(products) or [tf.zeros([])])
 
 
 def zeros(spec: Structure) -> Structure:

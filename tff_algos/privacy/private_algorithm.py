@@ -185,7 +185,10 @@ def make_private(
         takes_part = (
           generator.random(len(call.client_indices)) < config.sampling_prob
         )
-      return _select(call, takes_part)
+      inputs = releases.private_inputs(algorithm.name, call)
+      return _select(
+        dataclasses.replace(call, client_inputs=inputs), takes_part
+      )
 
     yield from plans.map_calls(plan, sample)
 

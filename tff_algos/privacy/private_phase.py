@@ -164,10 +164,9 @@ def make_private(
     output = phase.client_work(message, client_input, client_state, data, seed)
     result = composer.as_fields(output.result)
     sums, counts = OrderedDict(), OrderedDict()
-    for field, treatment in fields.items():
+    for field in fields:
       weights = result[phase.aggregation[field].weight_field]
       if field in clusters:
-        weights = treatment.weights(client_input, weights)
         counts[field] = weights / tf.maximum(tf.norm(weights), 1.0)
         start = starts_of_clusters(message, result[field], field)
         moved = trees.subtract(result[field], start)
@@ -176,6 +175,7 @@ def make_private(
         start = start_of(message, client_input, result, field)
         moved = trees.subtract(result[field], start)
         sums[field] = trees.scale(moved, tf.cast(weights > 0, tf.float32))
+    _check_not_empty(phase.name, sums)
     norm = tf.sqrt(trees.squared_norm(sums))
     share = tf.cast(takes_part, tf.float32)
     uploaded = OrderedDict(
@@ -246,6 +246,12 @@ def make_private(
     client_input=SampledInput(tf.TensorSpec([], tf.bool), phase.client_input),
     uploads={},
   )
+
+
+def _check_not_empty(phase_name: str, sums: Structure) -> None:
+  """Raises ConfigError if the summed fields have no entries."""
+  if not tf.nest.flatten(sums):
+    raise releases.nothing_summed(f'phase {phase_name!r} with these options')
 
 
 def _add_noise(

@@ -1,4 +1,4 @@
-"""What leaves the clients of each algorithm, field by field, and its treatment.
+"""What clients upload and receive, field by field, and its treatment.
 
 The server is trusted, as in DP-FedAvg (McMahan, Ramage, Talwar and Zhang,
 "Learning Differentially Private Recurrent Language Models" (ICLR 2018),
@@ -7,11 +7,16 @@ that the server uses for the same client alone stays between the two; a client's
 personalized model is then a function of its own data and of private releases
 (joint differential privacy, by the billboard lemma).
 
+A client receives the broadcast, which follows from releases, and a client input
+of its own data alone: an input computed from other clients' data would change
+the contributions of all clients if one joins, and clipping bounds only those of
+the client that joins.
+
 An algorithm whose fields are not all declared here is refused.
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -19,18 +24,7 @@ from tff_algos.algorithms.fed_soft import center_download
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.core.structures import Structure
-from tff_algos.rounds import aggregation
-
-
-def _own_weights(client_input: Structure, weights: tf.Tensor) -> tf.Tensor:
-  del client_input
-  return weights
-
-
-def _sends_all_centers(phase: algorithm_lib.Phase) -> str:
-  if isinstance(phase.client_input, center_download.TrainInput):
-    return ''
-  return "set algorithm.download to 'all_centers'"
+from tff_algos.rounds import aggregation, composer
 
 
 class Summed(NamedTuple):
@@ -40,26 +34,32 @@ class Summed(NamedTuple):
     how: Its treatment beyond that, for the documentation.
     input_of: one-hot membership `[num_clusters]` -> client input of a client of
       that cluster alone; for a cluster mean.
-    needs: Phase -> what to set for the treatment to apply; empty if it does.
-    weights: (client input, the client's weights in the clusters' means,
-      `[num_clusters]`) -> weights that depend on no other client's data. For a
-      cluster mean; every client has weight 1 in any other.
   """
 
   how: str = ''
   input_of: Callable[[tf.Tensor], Structure] = lambda member: ()
-  needs: Callable[[algorithm_lib.Phase], str] = lambda phase: ''
-  weights: Callable[[Structure, tf.Tensor], tf.Tensor] = _own_weights
 
 
 class Own(NamedTuple):
-  """A field that the server reads for the same client alone.
+  """A field that is uploaded for, or computed from, the same client alone.
 
   Attributes:
-    how: What it is read for.
+    how: What it is read for, or computed from.
   """
 
   how: str
+
+
+class Replaced(NamedTuple):
+  """A field of the client input in whose place another one is sent.
+
+  Attributes:
+    by: The other field.
+    why: Why it is not sent.
+  """
+
+  by: str
+  why: str
 
 
 class Disclosed(NamedTuple):
@@ -96,6 +96,10 @@ _K_MEANS = Disclosed(
   'mean covers'
 )
 _UNEXAMINED = Disclosed('its rounds have not been analysed')
+_SHARE = Disclosed(
+  "it is the client's share of the examples, or of the number, of all clients",
+  "set algorithm.membership.gradient_weight to 'none'",
+)
 
 # algorithm -> phase.field -> treatment.
 RELEASES: dict[str, Mapping[str, Treatment]] = {
@@ -140,8 +144,6 @@ RELEASES: dict[str, Mapping[str, Treatment]] = {
       'weights are the importance weights, scaled into the unit ball; counts '
       'are noised',
       input_of=lambda member: center_download.TrainInput(member, member),
-      needs=_sends_all_centers,
-      weights=lambda client_input, weights: client_input.importance_weights,
     ),
     'estimate_importance.importance_weights': Own(
       "weights of the client's own contribution and proximal term; all clients "
@@ -203,6 +205,38 @@ RELEASES: dict[str, Mapping[str, Treatment]] = {
   'scaffold': {'train.local_weights': _MEAN, 'train.control_change': _MEAN},
 }
 
+# algorithm -> phase.field of the client input -> treatment.
+RECEIVED: dict[str, Mapping[str, Own | Replaced | Disclosed]] = {
+  'fed_soft': {
+    'train.importance_weights': Own("the client's own estimate"),
+    'train.cluster_weights': Replaced(
+      'importance_weights',
+      "a client's share of the importance of all clients",
+    ),
+    'train.pull': Disclosed(
+      'a client needs all cluster models to compute its updates of them',
+      "set algorithm.download to 'all_centers'",
+    ),
+  },
+  'pfedme': {
+    'train.counts': Own('1, as every client that is drawn contributes')
+  },
+  'ppfl': {
+    'joint.client_weight': _SHARE,
+    'membership.client_weight': _SHARE,
+  },
+}
+
+
+def private_inputs(name: str, call: algorithm_lib.PhaseCall) -> Structure:
+  """Returns a call's client inputs as a private algorithm sends them."""
+  inputs = call.client_inputs
+  for key, treatment in RECEIVED.get(name, {}).items():
+    phase, field = key.split('.')
+    if phase == call.purpose and isinstance(treatment, Replaced):
+      inputs = inputs._replace(**{field: getattr(inputs, treatment.by)})
+  return inputs
+
 
 def summed_fields(
   algorithm: algorithm_lib.FederatedAlgorithm,
@@ -211,7 +245,7 @@ def summed_fields(
 
   Raises:
     ConfigError: If a field of the algorithm reaches others without noise, or is
-      not declared.
+      not declared; or if clients receive one that is computed from others.
   """
   found: dict[str, dict[str, Summed]] = {}
   for name, phase in algorithm.phases.items():
@@ -220,31 +254,29 @@ def summed_fields(
       if isinstance(treatment, Summed):
         found.setdefault(name, {})[field] = treatment
   if not found:
-    raise errors.ConfigError(
-      f'privacy: algorithm {algorithm.name!r} sums no field over its clients, '
-      'so there is nothing to add noise to; set privacy.noise_multiplier and '
-      'privacy.target_epsilon to 0'
-    )
+    raise nothing_summed(f'algorithm {algorithm.name!r}')
+  for phase in algorithm.phases.values():
+    purpose = algorithm_lib.phase_purpose(phase.name)
+    for field in composer.as_fields(phase.client_input):
+      _declared(
+        RECEIVED, algorithm.name, f'{purpose}.{field}', 'is sent to clients'
+      )
   return found
+
+
+def nothing_summed(what: str) -> errors.ConfigError:
+  """Returns the error for an algorithm or a phase without sums."""
+  return errors.ConfigError(
+    f'privacy: {what} sums no field over its clients, so there is nothing to '
+    'add noise to; set privacy.noise_multiplier and privacy.target_epsilon to 0'
+  )
 
 
 def _treatment(
   name: str, phase: algorithm_lib.Phase, field: str, aggregator: object
 ) -> Treatment:
   key = f'{algorithm_lib.phase_purpose(phase.name)}.{field}'
-  treatment = RELEASES.get(name, {}).get(key)
-  if treatment is None:
-    raise errors.ConfigError(
-      f'privacy: algorithm {name!r} does not declare what becomes of {key!r}, '
-      'which its clients upload; declare it in tff_algos/privacy/releases.py, '
-      'or train without privacy'
-    )
-  if isinstance(treatment, Disclosed):
-    raise errors.ConfigError(
-      f'privacy: algorithm {name!r} with these options cannot be private: '
-      f'{key} is sent by clients, and {treatment.why}; '
-      f'{treatment.instead or "choose another algorithm (docs/privacy.md)"}'
-    )
+  treatment = _declared(RELEASES, name, key, 'is sent by clients')
   means = aggregation.WeightedMean | aggregation.ClusterMean
   if isinstance(treatment, Summed) and not isinstance(aggregator, means):
     raise errors.ConfigError(
@@ -252,9 +284,31 @@ def _treatment(
       'robust aggregation rules need it, and no noise of a sum covers that; '
       "set algorithm.aggregation.rule to 'mean'"
     )
-  if isinstance(treatment, Summed) and treatment.needs(phase):
+  return treatment
+
+
+def _declared(
+  declarations: Mapping[str, Mapping[str, Any]],
+  name: str,
+  key: str,
+  direction: str,
+) -> Any:
+  """Returns the treatment of a field of an algorithm.
+
+  Raises:
+    ConfigError: If there is none, or it is `Disclosed`.
+  """
+  treatment = declarations.get(name, {}).get(key)
+  if treatment is None:
     raise errors.ConfigError(
-      f'privacy: {key} of algorithm {name!r} with these options has no update '
-      f'that a client can compute; {treatment.needs(phase)}'
+      f'privacy: algorithm {name!r} does not declare what becomes of {key!r}, '
+      f'which {direction}; declare it in tff_algos/privacy/releases.py, or '
+      'train without privacy'
+    )
+  if isinstance(treatment, Disclosed):
+    raise errors.ConfigError(
+      f'privacy: algorithm {name!r} with these options cannot be private: '
+      f'{key} {direction}, and {treatment.why}; '
+      f'{treatment.instead or "choose another algorithm (docs/privacy.md)"}'
     )
   return treatment

@@ -28,6 +28,13 @@ class ExtendedState(NamedTuple):
   extra: Any
 
 
+class _Account(NamedTuple):
+  """Functions of an `algorithm.Account`, on `ExtendedState`."""
+
+  metrics: Callable[..., Any]
+  is_spent: Callable[..., Any]
+
+
 def lift(phase: algorithm_lib.Phase) -> algorithm_lib.Phase:
   """Returns a phase on `ExtendedState` that leaves `extra` unchanged."""
 
@@ -61,6 +68,7 @@ def extend(
   """
   carry, newcomers = algorithm.carry, algorithm.newcomers
   newcomer_state, local = carry.newcomer_state, algorithm.local_weights
+  account = algorithm.account
 
   def on_own(
     function: Callable[..., Structure],
@@ -98,6 +106,8 @@ def extend(
     and algorithm_lib.Newcomers(
       on_own(newcomers.fit), on_own(newcomers.weights)
     ),
+    account=account
+    and _Account(on_own(account.metrics), on_own(account.is_spent)),
     carry=carrying.Carry(
       rules={'server_state': carry.rules, 'extra': rules},
       newcomer_rows=lambda old, initial: initial._replace(

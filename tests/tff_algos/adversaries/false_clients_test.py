@@ -21,8 +21,10 @@ _CLIENTS = running_sum.source([1, 2], [10], [7])
 _IS_ATTACKER = np.array([False, True, False])
 
 
-def _algorithm(name, uploads='mean', **options):
-  plain = running_sum.algorithm(uploads={uploads: lambda message, *_: message})
+def _algorithm(name, uploads=('mean',), **options):
+  plain = running_sum.algorithm(
+    uploads={field: lambda message, *_: message for field in uploads}
+  )
   config = attacks.AttackConfig(name, fraction=0.4, **options)
   return attacks.attack(plain, config, _IS_ATTACKER)
 
@@ -86,9 +88,22 @@ def test_random_attacks_are_those_of_the_clients_seed():
   assert abs(float(far.server_state.mean)) > 1e3
 
 
+@pytest.mark.parametrize('name', ['scaling', 'gaussian_noise'])
+def test_each_entry_of_each_field_has_a_number_of_its_own(name):
+  """The honest update is 10 in `mean`, and 10 and -4 in `last`."""
+  output = _run(_algorithm(name, ('mean', 'last')))
+  mean = 4 * float(output.server_state.mean) - 2 * 8 - 12
+  first, second = toys.states_of(output, np.arange(3)).last[1]
+  changed = {
+    'scaling': [(mean - 5) / 10, (first - 5) / 10, (second - 5) / -4],
+    'gaussian_noise': [mean - 15, first - 15, second - 1],
+  }[name]
+  assert min(np.diff(np.sort(changed))) > 1e-3
+
+
 def test_an_upload_that_stays_with_the_client_is_falsified_there():
   """For phases that use what an earlier one computed; here all of `last`."""
-  output = _run(_algorithm('sign_flip', uploads='last'))
+  output = _run(_algorithm('sign_flip', uploads=('last',)))
   states = toys.states_of(output, np.arange(3))
   np.testing.assert_array_equal(states.last[1], [5 - 10, 5 + 4])
   np.testing.assert_array_equal(states.last[0], [8, 1])

@@ -8,10 +8,12 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import index_hash, toys
+from tff_algos.adversaries import attacks, collusion
 from tff_algos.algorithms import fed_avg, partial_fed_avg
 from tff_algos.core import errors, seeds
 from tff_algos.models import registry as models
 from tff_algos.numerics import optimizers, statistics
+from tff_algos.privacy import mechanism, private_algorithm
 from tff_algos.rounds import phase_types
 from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
@@ -152,6 +154,36 @@ def test_with_a_private_body_a_model_of_one_layer_is_trained_by_fed_avg():
   np.testing.assert_equal(
     dict(server_state.shared_weights), dict(_fed_avg(one_layer))
   )
+
+
+@pytest.mark.parametrize('attack', ['gaussian_noise', *collusion.ATTACKS])
+def test_with_everything_private_an_attack_changes_nothing(attack):
+  options = {
+    'private': ('all',),
+    'cohort_size': 0,
+    'server_optimizer': optimizers.OptimizerConfig('sgd', 1.0, clip_norm=1.0),
+  }
+  algorithm = attacks.attack(
+    _build(**options),
+    attacks.AttackConfig(attack, fraction=0.4),
+    np.array([False, False, True, False, True]),
+  )
+  (_, found, outputs), (_, expected, _) = map(
+    _run, (algorithm, _build(**options))
+  )
+  for one, other in zip(found, expected, strict=True):
+    np.testing.assert_equal(one, other)
+  assert outputs[0].server_state.shared_weights == {}
+
+
+def test_with_everything_private_no_noise_can_be_added():
+  algorithm = private_algorithm.make_private(
+    _build(private=('all',), cohort_size=0),
+    mechanism.PrivacyConfig(noise_multiplier=1.0),
+    private_algorithm.Facts(num_clients=4, num_rounds=1),
+  )
+  with pytest.raises(errors.ConfigError, match="'train' .* sums no field"):
+    phase_types.check_algorithm(algorithm)
 
 
 def test_with_everything_private_each_client_is_alone_and_nothing_is_sent():

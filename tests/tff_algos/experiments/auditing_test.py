@@ -28,11 +28,11 @@ def dataset(tmp_path_factory):
   return folder / 'dataset'
 
 
-def _train(values, dataset, folder):
+def _train(values, dataset, folder, parent=''):
   folder.mkdir(exist_ok=True)
   if not (folder / 'dataset').exists():
     (folder / 'dataset').symlink_to(dataset)
-  training.train(experiment.parse(values), folder)
+  training.train(experiment.parse(values), folder, parent=parent)
 
 
 def _files(folder):
@@ -109,6 +109,21 @@ def test_honest_logs_verify(dataset, tmp_path, change, algorithm):
   assert [one.round_num for one in verdicts] == [1, 2, 3, 4]
   assert [one.faults for one in verdicts] == [()] * 4
   assert 'All 4 rounds verify' in auditing.summarize(verdicts, 'abc')
+
+
+def test_the_log_of_a_continued_run_verifies_with_a_schedule_of_its_own(
+  dataset, tmp_path
+):
+  values = make_config(upload='update')
+  _fall(values)
+  values.training.num_rounds = 3
+  values.continuation.schedule = 'anew'
+  first, second = tmp_path / 'first', tmp_path / 'second'
+  _train(values, dataset, first)
+  _train(values, dataset, second, parent=first)
+  verdicts = auditing.verify(experiment.parse(values), second)
+  assert [one.round_num for one in verdicts] == [4, 5, 6]
+  assert [one.faults for one in verdicts] == [()] * 3
 
 
 @pytest.mark.parametrize('first', [0, 100])

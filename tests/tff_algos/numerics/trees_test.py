@@ -68,6 +68,11 @@ def test_inner_product_sums_over_all_leaves():
   np.testing.assert_allclose(found, expected)
 
 
+def test_without_leaves_norms_and_products_are_zero():
+  for found in (trees.squared_norm({}), trees.inner_product({}, {})):
+    assert (float(found), found.dtype) == (0.0, tf.float32)
+
+
 @pytest.mark.parametrize('condition', [True, False])
 def test_select_takes_one_structure_whole_and_nothing_of_the_other(condition):
   poison = tf.nest.map_structure(

@@ -22,6 +22,7 @@ def _build(name='fed_avg', **options):
   section = {**contract.section(name, 'logistic'), 'cohort_size': 0, **options}
   if name == 'ppfl':
     section.update(laplacian={'weight': 0.0}, stationarity_interval=0)
+    section['membership'] = {'gradient_weight': 'none'}
   return registry.build_algorithm(
     registry.parse_config(section), toys.logistic()
   )
@@ -167,6 +168,20 @@ def _build_fed_soft(selection):
   return registry.build_algorithm(
     registry.parse_config({**section, 'selection': selection}), toys.logistic()
   )
+
+
+def test_fed_soft_sends_no_share_of_the_importance_of_all_clients():
+  algorithm = _private(_build_fed_soft('weighted_full'))
+  population = contract.build_source().population
+  state = _after(algorithm, 0)
+  plan = algorithm.plan_round(state, population, 1, 3)
+  next(plan)
+  importance = np.array([[0.5, 0.25]] * 5, np.float32)
+  own = state.server_state._replace(importance_weights=importance)
+  call = plan.send(state._replace(server_state=own))
+  given = call.client_inputs.client_input
+  np.testing.assert_array_equal(given.importance_weights, importance[:4])
+  np.testing.assert_array_equal(given.cluster_weights, importance[:4])
 
 
 def _after(algorithm, num_releases):

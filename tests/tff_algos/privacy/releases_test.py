@@ -1,4 +1,4 @@
-"""Whatever clients of registered algorithms upload has a declared treatment."""
+"""Whatever clients upload and receive has a declared treatment."""
 
 import pathlib
 
@@ -34,8 +34,19 @@ def test_every_uploaded_field_is_declared(name, variant):
       assert f'{purpose}.{field}' in declared
 
 
+@pytest.mark.parametrize(('name', 'variant'), _CASES)
+def test_every_received_field_is_declared_unless_an_upload_is_refused(
+  name, variant
+):
+  try:
+    releases.summed_fields(_build(name, variant))
+  except errors.ConfigError as error:
+    assert 'does not declare' not in str(error)
+
+
 def test_only_registered_algorithms_are_declared():
   assert releases.RELEASES.keys() == registry.ALGORITHMS.keys()
+  assert releases.RECEIVED.keys() < registry.ALGORITHMS.keys()
 
 
 @pytest.mark.parametrize(
@@ -45,6 +56,21 @@ def test_only_registered_algorithms_are_declared():
     ('ppfl', {'laplacian': {'weight': 0.1}}, 'laplacian.weight to 0'),
     ('ppfl', {'laplacian': {}, 'schedule': 'random_block'}, 'algorithm.sched'),
     ('ifca', {'initialization': {'mode': 'k-means++'}}, "mode to 'random'"),
+    (
+      'ppfl',
+      {'laplacian': {}, 'membership': {'gradient_weight': 'client_weight'}},
+      r"joint\.client_weight is sent to clients.*gradient_weight to 'none'",
+    ),
+    (
+      'ppfl',
+      {
+        'laplacian': {},
+        'schedule': 'shared_first',
+        'weighting': 'uniform',
+        'membership': {'gradient_weight': 'client_weight'},
+      },
+      r"membership\.client_weight is sent to clients.*weight to 'none'",
+    ),
     ('fed_soft', {'download': 'mixed_center'}, "to 'all_centers'"),
     (
       'fed_avg',
@@ -81,23 +107,33 @@ def test_an_algorithm_without_sums_is_refused():
     )
 
 
-def _rows():
-  for name, fields in releases.RELEASES.items():
+def _rows(declarations, own):
+  for name, fields in declarations.items():
     for field, treatment in fields.items():
       match treatment:
         case releases.Summed(how=how):
           yield f'| {name} | `{field}` | clipped, summed, noised: {how} |'
         case releases.Own(how=how):
-          yield f'| {name} | `{field}` | for the same client alone: {how} |'
+          yield f'| {name} | `{field}` | {own} the same client alone: {how} |'
+        case releases.Replaced(by=by, why=why):
+          yield f'| {name} | `{field}` | `{by}` in its place: it is {why} |'
         case releases.Disclosed(why=why, instead=instead):
           remedy = f'; {instead}' if instead else ''
           yield f'| {name} | `{field}` | **refused**: {why}{remedy} |'
 
 
-def test_the_page_has_the_declarations():
+@pytest.mark.parametrize(
+  ('title', 'declarations', 'own'),
+  [
+    ('uploaded', releases.RELEASES, 'for'),
+    ('received', releases.RECEIVED, 'from'),
+  ],
+)
+def test_the_page_has_the_declarations(title, declarations, own):
   """Prints the table that belongs there if it does not."""
+  rows = _rows(declarations, own)
   table = '\n'.join(
-    ['| algorithm | uploaded field | treatment |', '|---|---|---|', *_rows()]
+    [f'| algorithm | {title} field | treatment |', '|---|---|---|', *rows]
   )
   page = pathlib.Path(__file__).parents[3] / 'docs' / 'privacy.md'
   assert table in page.read_text(), table

@@ -1,5 +1,6 @@
 """The algorithm with something beside its state is the algorithm itself."""
 
+import dataclasses
 import types
 
 import numpy as np
@@ -96,6 +97,18 @@ def test_what_serves_clients_reads_the_own_state():
     algorithm.newcomers.weights(own, tf.constant([0.25, 0.75])),
     extended.newcomers.weights(state, tf.constant([0.25, 0.75])),
   )
+
+
+def test_an_account_reads_the_own_state():
+  account = types.SimpleNamespace(
+    metrics=lambda state: {'spent': float(state)},
+    is_spent=lambda state: state > 2,
+  )
+  extended = _extend(dataclasses.replace(_build('cfl'), account=account))
+  for own, is_spent in ((1, False), (3, True)):
+    state = extended_state.ExtendedState(own, 5)
+    assert extended.account.metrics(state) == {'spent': own}
+    assert extended.account.is_spent(state) == is_spent
 
 
 def test_a_continued_run_moves_both_parts(tmp_path):

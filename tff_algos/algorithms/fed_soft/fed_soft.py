@@ -269,15 +269,21 @@ def _build_training(model, config):
   """Returns the phase of Algorithm 1, lines 17-18."""
   sends_all = config.download == 'all_centers'
 
+  def origin(cluster_models, client_input, pull):
+    """Returns the model that an update is counted from."""
+    if config.start == 'best_center':
+      best = tf.argmax(client_input.importance_weights)
+      return trees.take(cluster_models, best)
+    # The client's own last model is in no message.
+    return pull.center
+
   def train(cluster_models, client_input, client_state, data, seed):
     pull = client_input.joint_pull(cluster_models)
-    start = {
-      'own': lambda: client_state.personalized_weights,
-      'mixed_center': lambda: pull.center,
-      'best_center': lambda: trees.take(
-        cluster_models, tf.argmax(client_input.importance_weights)
-      ),
-    }[config.start]()
+    start = (
+      client_state.personalized_weights
+      if config.start == 'own'
+      else origin(cluster_models, client_input, pull)
+    )
     objective = objectives.mean_loss(model, config.loss_scale)
     if config.proximal_weight:
       objective = objectives.ProximalLoss(
@@ -310,8 +316,8 @@ def _build_training(model, config):
       config.download, model, config.num_clusters
     ),
     uploads={
-      'local_weights': lambda message, given, _: (
-        given.joint_pull(message).center
+      'local_weights': lambda message, given, _: origin(
+        message, given, given.joint_pull(message)
       )
     },
   )

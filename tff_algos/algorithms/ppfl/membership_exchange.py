@@ -140,22 +140,20 @@ class MembershipExchange:
   ) -> np.ndarray:
     """Returns the cohort of a phase, int32 `[cohort]`, ascending.
 
-    With a penalty that needs no counts, clients without examples take part,
-    too.
+    With a penalty that needs no counts, and if all clients take part in a
+    round, those without examples move their memberships and are measured, too.
 
     Args:
       phase: Name of the phase.
       drawn: Sampled clients of the round.
       population: All clients.
     """
-    everyone = population.all_clients
+    if phase == 'shared' or (self.is_partial and phase != 'stationarity'):
+      return drawn
     pulls_all = self.laplacian.weight > 0 and not self.laplacian.needs_counts
-    available = population.clients_with_examples
-    measured = everyone if pulls_all else available
-    return {
-      'stationarity': measured,
-      'shared': drawn,
-    }.get(phase, drawn if self.is_partial else measured)
+    if pulls_all and not self.is_partial:
+      return population.all_clients
+    return population.clients_with_examples
 
   def call(
     self,

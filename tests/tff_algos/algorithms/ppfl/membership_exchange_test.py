@@ -98,7 +98,7 @@ def test_clients_are_told_what_they_need():
     ('uniform', True, _DRAWN),
   ],
 )
-def test_clients_without_examples_move_if_the_penalty_reaches_them(
+def test_clients_without_examples_move_if_the_penalty_reaches_them_and_all_do(
   kind, is_partial, moved
 ):
   exchange = _build(weight=0.1, kind=kind, is_partial=is_partial)
@@ -109,6 +109,7 @@ def test_clients_without_examples_move_if_the_penalty_reaches_them(
     ('shared', drawn),
     ('membership', moved),
     ('joint', moved),
+    ('stationarity', [0, 2, 3] if is_partial else moved),
   ):
     found = exchange.cohort(phase, drawn, _POPULATION)
     assert found.tolist() == list(expected)
