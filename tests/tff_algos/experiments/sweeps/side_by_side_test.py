@@ -102,29 +102,34 @@ def test_a_sweep_waits_for_workers_that_come_between_two_looks(tmp_path):
   runs.check_all_ran(plan)
 
 
-def test_a_sweep_ends_though_all_workers_have_gone(tmp_path, caplog):
+@pytest.mark.parametrize(
+  ('looks_with_one', 'num_seeds', 'num_told'), [((), 1, 0), ((10, 20), 3, 2)]
+)
+def test_a_sweep_ends_though_all_workers_have_gone(
+  tmp_path, caplog, looks_with_one, num_seeds, num_told
+):
+  """They go as each run ends; some come back where there are more runs."""
+  looks = itertools.count()
+
   class Engine(_Engine):
     @property
     def capacity(self):
-      looks.append(len(self.started))
-      assert len(looks) < 50, 'the sweep does not end'
-      is_gone = self.started and not self.running
-      return 0 if is_gone and len(looks) not in back else 1
+      look = next(looks)
+      assert look < 50, 'the sweep does not end'
+      has_gone = self.started and not self.running
+      return int(not has_gone or look in looks_with_one)
 
     @capacity.setter
     def capacity(self, value):
       pass
 
-  for back, num_seeds, told in ((), 1, 0), ((10, 20), 3, 2):
-    looks = []
-    caplog.clear()
-    engine = Engine(1)
-    plan = _sweep(tmp_path / str(num_seeds), engine, num_seeds)
-    assert len(engine.started) == num_seeds
-    runs.check_all_ran(plan)
-    assert [one.message for one in caplog.records].count(
-      'There is no worker; the sweep waits for one.'
-    ) == told
+  engine = Engine(1)
+  plan = _sweep(tmp_path, engine, num_seeds)
+  assert len(engine.started) == num_seeds
+  runs.check_all_ran(plan)
+  told = [one.message for one in caplog.records]
+  text = 'There is no worker; the sweep waits for one.'
+  assert told.count(text) == num_told
 
 
 def test_finished_runs_are_not_started(tmp_path, monkeypatch, caplog):
