@@ -255,7 +255,7 @@ def _meta_learn(objective, config, weights, data, seed):
     adapted = trees.subtract(weights, trees.scale(slope, alpha))
     direction, losses = _gradient(objective, adapted, *outer)
     if not is_first_order:
-      product = _multiply(objective, config, weights, *curvature, direction)
+      product = _multiply(objective, config, weights, direction, *curvature)
       direction = trees.subtract(direction, trees.scale(product, alpha))
     step = trees.scale(direction, config.client_learning_rate)
     return trees.subtract(weights, step), losses
@@ -286,7 +286,7 @@ def _gradient(objective, weights, batch, draws):
     return gradients.gradient(objective, weights, batch)
 
 
-def _multiply(objective, config, weights, batch, draws, vector):
+def _multiply(objective, config, weights, vector, batch, draws):
   """Returns the Hessian on a batch times a vector, exact or approximate."""
   with unit_dropout.in_step(0.0, draws):
     if config.variant == 'exact':
