@@ -33,7 +33,6 @@ _TRAINING = {
   'num_local_epochs': 2,
   'batch_size': 4,
   'augmentation': 'crop_and_flip',
-  'unit_dropout_rate': 0.5,
 }
 _ENVELOPE_TRAINING = {
   'num_local_steps': 2,
@@ -56,6 +55,10 @@ _CASES = {
     'private': True,
   },
   'ifca': {'initialization': {'mode': 'warm_start', 'num_rounds': 1}},
+  'per_fed_avg, hessian_free': {
+    'name': 'per_fed_avg',
+    'variant': 'hessian_free',
+  },
   'pfedkm': {
     'k_means': {
       'num_restarts': 2,
@@ -87,6 +90,12 @@ _AGAIN = {
   'core/model.py:Model.map_stacked': (
     'all cluster models drop the same units of an example'
   ),
+  'stages/client/gradients.py:difference_product': (
+    'a difference of gradients of one function'
+  ),
+  'stages/client/moreau_envelope.py:_build_gradient': (
+    'a solve, and the measurement after the last, are of one function'
+  ),
   'stages/client/batches.py:draw_steps': (
     'many orders or one, by the number of examples; a batch reads one of them'
   ),
@@ -110,7 +119,7 @@ def _model():
   """Returns a network in factors that drops units."""
 
   def activate(hidden):
-    return unit_dropout.drop(tf.reshape(tf.nn.relu(hidden), [-1, 8]), 0)
+    return unit_dropout.drop(tf.reshape(tf.nn.relu(hidden), [-1, 8]), 0, 0.5)
 
   return tiny_convolution.build(activation=activate)
 

@@ -22,6 +22,15 @@ _ALGORITHMS = {
   # Trains stacked models.
   'fed_em': {'num_clusters': 2, 'cohort_size': 4},
 }
+# Algorithms whose clients take gradients of their own, not local training.
+_ENVELOPE = {'num_local_steps': 2, 'batch_size': 4, 'num_proximal_steps': 2}
+_OWN_GRADIENTS = {
+  'ifca': {'averaging': 'gradients', 'cohort_size': 4},
+  'l2gd': {'client_learning_rate': 0.1, 'aggregation_prob': 0.5},
+  'per_fed_avg': {'cohort_size': 4, 'variant': 'hessian_free'},
+  'pfedkm': {'num_clusters': 2, 'local_training': _ENVELOPE},
+  'pfedme': {'cohort_size': 4, 'local_training': _ENVELOPE},
+}
 
 
 def _mlp():
@@ -77,23 +86,47 @@ def test_runtimes_agree(name, build_model):
 @pytest.mark.verify
 @pytest.mark.parametrize('name', ['fed_avg', 'fed_em'])
 def test_runtimes_agree_on_dropout_layers_of_keras(name):
-  def build(rate):
-    def network(input_shape, num_outputs):
-      layers = tf.keras.layers
-      return tf.keras.Sequential(
-        [
-          layers.Input(input_shape),
-          layers.Dense(8, activation='relu'),
-          layers.Dropout(rate),
-          layers.Dense(num_outputs),
-        ]
-      )
-
-    return keras_models.from_keras(network, _SHAPE, toys.mlp().num_outputs)
-
   _assert_runtimes_agree(
-    _build(name, build(0.5), 0.0), _build(name, build(0.0), 0.0)
+    _build(name, _keras(0.5), 0.0), _build(name, _keras(0.0), 0.0)
   )
+
+
+@pytest.mark.parametrize('name', _OWN_GRADIENTS)
+def test_gradients_of_an_algorithm_drop_units(name):
+  algorithm, plain = _with_own_gradients(name)
+  found = _run(algorithm, debug_runtime.DebugRuntime(algorithm, _NUM_CLIENTS))
+  _assert_drops(found, plain)
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize('name', _OWN_GRADIENTS)
+def test_runtimes_agree_on_dropout_in_gradients_of_an_algorithm(name):
+  _assert_runtimes_agree(*_with_own_gradients(name))
+
+
+def _with_own_gradients(name):
+  """Returns the algorithm with a dropout layer of Keras, and without."""
+  options = registry.parse_config({'name': name, **_OWN_GRADIENTS[name]})
+  return [
+    registry.build_algorithm(options, _keras(rate)) for rate in (0.5, 0.0)
+  ]
+
+
+def _keras(rate):
+  """A network with a dropout layer of Keras."""
+
+  def network(input_shape, num_outputs):
+    layers = tf.keras.layers
+    return tf.keras.Sequential(
+      [
+        layers.Input(input_shape),
+        layers.Dense(8, activation='relu'),
+        layers.Dropout(rate),
+        layers.Dense(num_outputs),
+      ]
+    )
+
+  return keras_models.from_keras(network, _SHAPE, toys.mlp().num_outputs)
 
 
 def _assert_runtimes_agree(algorithm, plain):
@@ -108,9 +141,14 @@ def _assert_runtimes_agree(algorithm, plain):
   )
   for other in others:
     contract.assert_close(other, expected)
+  _assert_drops(expected, plain)
+
+
+def _assert_drops(found, plain):
+  """Checks that states differ from those of an algorithm that drops no units."""
   without = _run(plain, debug_runtime.DebugRuntime(plain, _NUM_CLIENTS))
   with pytest.raises(AssertionError):
-    contract.assert_all_close(without[0], expected[0])
+    contract.assert_all_close(without[0], found[0])
 
 
 @pytest.mark.parametrize(

@@ -239,8 +239,10 @@ def _start(config):
 
 def _gradient(objective, start, data, seed, config):
   """Returns the gradient on all examples and the loss, line 9."""
-  del seed, config
-  gradient, losses = gradients.gradient(objective, start, data)
+  del config
+  gradient, losses = gradients.full_batch_gradient(
+    objective, start, data, seed, 0
+  )
   return gradient, statistics.masked_mean(losses, data.mask)
 
 

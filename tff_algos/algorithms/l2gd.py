@@ -200,7 +200,7 @@ def _build_training(model, config):
   objective = objectives.mean_loss(model, config.loss_scale)
 
   def train(message, client_input, client_state, data, seed):
-    del client_input, seed
+    del client_input
     kept = tf.pow(
       1 - config.share_to_mean,
       tf.cast(message.num_aggregation_steps, tf.float32),
@@ -210,6 +210,7 @@ def _build_training(model, config):
       objective,
       trees.add(message.mean, trees.scale(offset, kept)),
       data,
+      seed,
       config.local_learning_rate,
       message.num_local_steps,
     )

@@ -48,7 +48,7 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm, carrying, checks
 from tff_algos.core import model as model_lib
-from tff_algos.numerics import statistics, trees
+from tff_algos.numerics import statistics, trees, unit_dropout
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import batches, gradients, objectives
 from tff_algos.stages.server import client_sampling, global_model
@@ -221,11 +221,12 @@ def _build_personalization(model, config):
   objective = objectives.mean_loss(model, config.loss_scale)
 
   def personalize(message, client_input, client_state, data, seed):
-    del client_input, client_state, seed
+    del client_input, client_state
     weights, loss = gradients.descend(
       objective,
       message,
       data,
+      seed,
       config.inner_learning_rate,
       config.num_personal_steps,
     )
@@ -241,20 +242,20 @@ def _meta_learn(objective, config, weights, data, seed):
   num_steps, alpha = config.num_local_steps, config.inner_learning_rate
   is_first_order = config.variant == 'first_order'
   # Batches 0 to tau - 1 are the D of the steps, then come D' and D''.
-  positions, masks, _ = batches.draw_independent(
+  drawn = batches.draw_independent(
     seed, data.mask, (2 if is_first_order else 3) * num_steps, config.batch_size
   )
 
   def batch(i):
-    return data.take(positions[i], masks[i])
+    return drawn.read(data, i, seed)
 
   @gradients.as_one
   def step_on(weights, inner, outer, curvature):
-    slope, _ = gradients.gradient(objective, weights, inner)
+    slope, _ = _gradient(objective, weights, *inner)
     adapted = trees.subtract(weights, trees.scale(slope, alpha))
-    direction, losses = gradients.gradient(objective, adapted, outer)
+    direction, losses = _gradient(objective, adapted, *outer)
     if not is_first_order:
-      product = _multiply(objective, config, weights, curvature, direction)
+      product = _multiply(objective, config, weights, direction, *curvature)
       direction = trees.subtract(direction, trees.scale(product, alpha))
     step = trees.scale(direction, config.client_learning_rate)
     return trees.subtract(weights, step), losses
@@ -266,7 +267,7 @@ def _meta_learn(objective, config, weights, data, seed):
     return (
       i + 1,
       weights,
-      trees.add(loss, statistics.masked_mean(losses, outer.mask)),
+      trees.add(loss, statistics.masked_mean(losses, outer[0].mask)),
     )
 
   nothing = statistics.MeanStat(tf.constant(0.0), tf.constant(0.0))
@@ -279,13 +280,20 @@ def _meta_learn(objective, config, weights, data, seed):
   return weights, loss
 
 
-def _multiply(objective, config, weights, batch, vector):
+def _gradient(objective, weights, batch, draws):
+  """Returns the gradient on a batch, and the losses."""
+  with unit_dropout.in_step(0.0, draws):
+    return gradients.gradient(objective, weights, batch)
+
+
+def _multiply(objective, config, weights, vector, batch, draws):
   """Returns the Hessian on a batch times a vector, exact or approximate."""
-  if config.variant == 'exact':
-    return gradients.hessian_product(objective, weights, batch, vector)
-  return gradients.difference_product(
-    objective, weights, batch, vector, config.finite_difference_step
-  )
+  with unit_dropout.in_step(0.0, draws):
+    if config.variant == 'exact':
+      return gradients.hessian_product(objective, weights, batch, vector)
+    return gradients.difference_product(
+      objective, weights, batch, vector, config.finite_difference_step
+    )
 
 
 def _build_plan(model, config):

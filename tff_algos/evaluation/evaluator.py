@@ -287,9 +287,10 @@ class Evaluator:
         'personalized': statistics.value_of(personalized['loss']),
         'cluster': statistics.value_of(clusters['loss'])[rows, cluster_ids],
       }
+      num_losses = self._num_scored(personalized['loss'], sizes)
       for kind, values in losses.items():
         metrics[f'participating/{split}/{kind}/loss'] = summaries.summarize(
-          values, counts, higher_is_better=False
+          values, num_losses, higher_is_better=False
         ).weighted_mean
       for kind, values in scores.items():
         metrics.update(
@@ -374,7 +375,7 @@ class Evaluator:
     """Returns the clients' weights in a mean, int64 `[num_clients]`.
 
     Args:
-      scores: MeanStat `[num_clients]`.
+      scores: MeanStat `[num_clients]`, of scores or losses.
       sizes: Number of examples of each client, also the weight of an invalid
         score.
     """

@@ -15,6 +15,7 @@ from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 from tff_algos.experiments import experiment
+from tff_algos.runtimes import child_process
 
 _START_SECONDS = 120.0
 _STOP_SECONDS = 20.0
@@ -32,7 +33,7 @@ def asking(folder: str | os.PathLike[str]) -> Generator[Callable[[], str]]:
     client's personalized model by HTTP. It returns a sentence with the
     prediction and the true label, or one that no client has examples, and
     raises UserError if the server does not start or the client gets no
-    response.
+    response, and InfrastructureError if the client waits for too long.
 
   Raises:
     DataError: If there is no dataset.
@@ -75,18 +76,24 @@ def _request(url: str, instance: dict[str, Any]) -> Any:
   with tempfile.NamedTemporaryFile('w') as request:
     json.dump([instance], request)
     request.flush()
-    asked = subprocess.run(
-      [
-        *(sys.executable, '-m', 'binaries.predict'),
-        f'--url={url}',
-        '--model=personalized_models',
-        f'--request_file={request.name}',
-      ],
-      stdout=subprocess.PIPE,
-      text=True,
-      check=False,
-      timeout=_START_SECONDS,
-    )
+    try:
+      asked = subprocess.run(
+        [
+          *(sys.executable, '-m', 'binaries.predict'),
+          f'--url={url}',
+          '--model=personalized_models',
+          f'--request_file={request.name}',
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=_START_SECONDS,
+      )
+    except subprocess.TimeoutExpired:
+      raise errors.InfrastructureError(
+        'the client process has no prediction of the server within '
+        f'{_START_SECONDS:g} seconds; try again when the machine has less to do'
+      ) from None
   if asked.returncode:
     raise errors.UserError(
       f'the client process ended with status {asked.returncode}; its own words '
@@ -114,30 +121,31 @@ def _server(folder: str | os.PathLike[str]) -> Generator[Callable[[], str]]:
   """Runs a server process for the block; yields a wait for its URL."""
   with tempfile.TemporaryDirectory() as temporary:
     port_file = pathlib.Path(temporary, 'ports.json')
-    process = subprocess.Popen(
+    process = child_process.ChildProcess(
+      'prediction server',
       [
         *(sys.executable, '-m', 'binaries.serve', f'--workdir={folder}'),
         *('--rest_api_port=0', '--port=0', f'--port_file={port_file}'),
-      ]
+      ],
+      env={},
+      grace_seconds=_STOP_SECONDS,
     )
 
     def wait() -> str:
       deadline = time.monotonic() + _START_SECONDS
       while not port_file.exists():
-        if process.poll() is not None or time.monotonic() > deadline:
+        if not process.is_running or time.monotonic() > deadline:
+          process.wait()
           raise errors.UserError(
-            'the prediction server did not start; its own words stand above'
+            'the prediction server did not start. It said:\n'
+            f'{process.tail() or "(nothing)"}'
           )
         time.sleep(0.1)
       port = json.loads(port_file.read_text())['rest_api_port']
       return f'http://127.0.0.1:{port}'
 
     try:
+      process.start()
       yield wait
     finally:
-      process.terminate()
-      try:
-        process.wait(_STOP_SECONDS)
-      except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+      process.end()

@@ -8,6 +8,7 @@ Ctrl-C in a terminal reaches this process alone.
 """
 
 import atexit
+import contextlib
 import os
 import signal
 import subprocess
@@ -169,7 +170,9 @@ class ChildProcess:
 
   def _signal(self, signum: int) -> None:
     if self.is_running and self._process is not None:
-      os.killpg(self._process.pid, signum)
+      # It may end, and be reaped by its owner thread, before the signal.
+      with contextlib.suppress(ProcessLookupError):
+        os.killpg(self._process.pid, signum)
 
 
 def _describe_exit(returncode: int) -> str:

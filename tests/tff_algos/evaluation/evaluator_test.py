@@ -6,6 +6,7 @@ import pytest
 from tests.testing import evaluated, raw_data, toys
 from tff_algos.data import schema
 from tff_algos.evaluation import evaluator, recovery
+from tff_algos.numerics import statistics
 from tff_algos.runtimes import debug_runtime
 
 
@@ -234,6 +235,33 @@ def test_honest_clients_have_the_weights_of_all(case, monkeypatch):
   name = 'test/personalized/' + ('accuracy' if one.higher_is_better else 'mse')
   everyone = metrics[f'participating/{name}']
   assert metrics[f'attack/honest/{name}'] == pytest.approx(everyone, rel=1e-6)
+
+
+def test_losses_have_weights_of_their_own(case, monkeypatch):
+  """With labels at several places losses count labels that are not scored."""
+  one = case.evaluator
+  run, seen = one._run, {}
+
+  def with_more_labels(phase, *args):
+    found = {**run(phase, *args)}
+    total, weight = found['loss']
+    factors = np.reshape(
+      1 + np.arange(len(weight)), [-1, *[1] * (weight.ndim - 1)]
+    )
+    found['loss'] = statistics.MeanStat(total * factors, weight * factors)
+    if 'membership' in found:
+      seen.setdefault('loss', found['loss'])
+    return found
+
+  monkeypatch.setattr(one, '_run', with_more_labels)
+  monkeypatch.setattr(one, '_num_scored', lambda stat, sizes: stat.weight)
+  metrics = one.evaluate(case.server_state).metrics
+  total, weight = seen['loss']
+  np.testing.assert_allclose(
+    metrics['participating/train/personalized/loss'],
+    np.sum(total) / np.sum(weight),
+    rtol=1e-6,
+  )
 
 
 def test_best_round_is_chosen_on_validation(case):

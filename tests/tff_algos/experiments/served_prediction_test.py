@@ -2,6 +2,8 @@
 
 import contextlib
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import psutil
@@ -21,7 +23,9 @@ def _children() -> set[int]:
 def test_no_model_to_serve(digits_dataset):
   before = _children()
   with (
-    pytest.raises(errors.UserError, match='server did not start'),
+    pytest.raises(
+      errors.UserError, match='(?s)server did not start.*model folder'
+    ),
     served_prediction.asking(digits_dataset) as ask,
   ):
     ask()
@@ -44,6 +48,38 @@ def test_server_that_knows_no_such_model(finished_run, tmp_path):
   ):
     ask()
   assert _children() == before
+
+
+_OWNER = """
+import time
+from tff_algos.experiments import served_prediction
+with served_prediction._server('nowhere'):
+  print('started', flush=True)
+  time.sleep(60)
+"""
+
+
+@pytest.mark.slow
+def test_the_server_of_a_killed_process_ends():
+  owner = subprocess.Popen(
+    [sys.executable, '-c', _OWNER], stdout=subprocess.PIPE
+  )
+  with owner:
+    assert owner.stdout.readline() == b'started\n'
+    (server,) = psutil.Process(owner.pid).children()
+    owner.kill()
+  # Without models it would end by itself, but not before TensorFlow is there.
+  _, alive = psutil.wait_procs([server], timeout=1)
+  states = [one.status() for one in alive]
+  for one in alive:
+    one.kill()
+  assert set(states) <= {psutil.STATUS_ZOMBIE}
+
+
+def test_a_client_that_waits_for_too_long(monkeypatch):
+  monkeypatch.setattr(served_prediction, '_START_SECONDS', 0.01)
+  with pytest.raises(errors.InfrastructureError, match=r'within 0.01 seconds'):
+    served_prediction._request('http://127.0.0.1:1', {'x': 1})
 
 
 def test_missing_dataset(tmp_path):

@@ -1,4 +1,5 @@
 import os
+import signal
 import sys
 
 import psutil
@@ -56,6 +57,21 @@ def test_end_takes_the_children_along():
   assert not grandchild.is_running() or (
     grandchild.status() == psutil.STATUS_ZOMBIE
   )
+
+
+def test_a_process_that_ends_before_the_signal_is_no_error(monkeypatch):
+  process = _child(['/bin/sleep', '60'])
+  process.start()
+  killpg = os.killpg
+
+  def too_late(pid, signum):
+    killpg(pid, signal.SIGKILL)
+    process.wait()
+    killpg(pid, signum)
+
+  monkeypatch.setattr(os, 'killpg', too_late)
+  process.end()
+  assert not process.is_running
 
 
 def test_a_process_that_was_not_started_is_not_running():

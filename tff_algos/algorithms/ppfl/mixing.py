@@ -33,6 +33,7 @@ from tff_algos.stages.client import weight_groups
 from tff_algos.stages.clusters import initialization, mixtures
 
 MIXINGS = ('outputs', 'parameters', 'probabilities', 'per_layer')
+_NUM_TRIED = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,30 +230,38 @@ def build(
 def _is_affine(model, names):
   """Returns whether outputs are affine in the named weights.
 
-  By trying: two random sets of weights and the one halfway between them.
+  Only if all are of the last layer; and by trying, as a layer may have an
+  activation: random sets of weights and their mean. Of other layers no trial
+  tells whether some input switches an activation. False where outputs are
+  affine only costs time.
   """
+  last = weight_groups.weight_names(model, (weight_groups.LAST_LAYER,))
+  if not set(names) <= set(last):
+    return False
   with tf.init_scope():
     seed = tf.constant([1, 2])
-    draws = initialization.cluster_models(model, 2, seed)
+    draws = initialization.cluster_models(model, _NUM_TRIED, seed)
     # Moved, as biases start at 0.
     moved = OrderedDict(
-      (name, stack + 0.3 * tf.random.stateless_normal(stack.shape, seed))  # pyright: ignore[reportArgumentType]
-      for name, stack in draws.items()
+      (name, draws[name] + tf.random.stateless_normal(draws[name].shape, seed))  # pyright: ignore[reportArgumentType]
+      for name in names
     )
-    x = _random_inputs(model, 4, seed)
+    x = _random_inputs(model, 16, seed)
 
-    def outputs(*shares):
-      canonical = trees.mix(tf.constant(shares), moved)
+    def outputs(shares):
+      canonical = trees.mix(shares, moved)
       return model.apply(
         OrderedDict(
-          (name, canonical[name] if name in names else moved[name][0])
-          for name in moved
+          (name, canonical[name] if name in names else stack[0])
+          for name, stack in draws.items()
         ),
         x,
       )
 
-    gap = outputs(0.5, 0.5) - (outputs(1.0, 0.0) + outputs(0.0, 1.0)) / 2
-    scale = tf.reduce_max(tf.abs(outputs(1.0, 0.0)))
+    each = tf.stack([outputs(one_hot) for one_hot in tf.eye(_NUM_TRIED)])
+    mean = tf.fill([_NUM_TRIED], 1 / _NUM_TRIED)
+    gap = outputs(mean) - tf.reduce_mean(each, axis=0)
+    scale = tf.reduce_max(tf.abs(each))
     return bool(
       tf.reduce_max(tf.abs(gap)) <= 10 * model.output_tolerance * scale
     )
@@ -262,7 +271,9 @@ def _random_inputs(model, num_examples, seed):
   """Returns `[num_examples, *input_shape]`, of the model's input dtype."""
   shape = [num_examples, *model.input_shape]
   if model.input_dtype.is_floating:
-    return tf.random.stateless_uniform(shape, seed, dtype=model.input_dtype)
+    return tf.random.stateless_normal(
+      shape, seed, stddev=3.0, dtype=model.input_dtype
+    )
   # Which ids there are, no model says; but as many as it predicts.
   return tf.random.stateless_uniform(
     shape, seed, 0, model.num_outputs, model.input_dtype

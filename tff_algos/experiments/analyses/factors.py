@@ -60,7 +60,8 @@ def measure(
 
   Raises:
     UserError: If the algorithm has no single server model, the model has no
-      convolution, the run is private, or there is no checkpoint.
+      convolution, the run is private, its clients drop out, or there is no
+      checkpoint.
   """
   name = config.algorithm.name
   if name not in _ALGORITHMS:
@@ -69,6 +70,9 @@ def measure(
       f'at the server, but config.algorithm.name is {name!r}'
     )
   refusals.check_not_private(config, 'binaries.factors')
+  refusals.check_no_dropout(
+    config, 'binaries.factors repeats rounds of whole cohorts'
+  )
   with session.open_session(config, folder) as opened:
     if not _kernels(opened.initial_state().model_weights).size:
       raise errors.ConfigError(

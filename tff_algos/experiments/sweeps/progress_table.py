@@ -125,6 +125,14 @@ def last_round(folder: pathlib.Path) -> int:
   return int(rows[-1]['round']) if rows else 0
 
 
+def num_bytes(folder: pathlib.Path) -> int:
+  """Returns the size of a run's `metrics.csv`, 0 without one."""
+  try:
+    return (folder / 'metrics.csv').stat().st_size
+  except FileNotFoundError:
+    return 0
+
+
 def read_rounds(folder: pathlib.Path) -> list[Mapping[str, str]]:
   """Returns the whole rows of a run's `metrics.csv`, which may be growing."""
   try:

@@ -2,8 +2,9 @@
 
 A trial is one combination of values, with a run for each seed, one after the
 other. Its objective is a validation score after the last round, averaged over
-seeds. A trial whose score is worse than the median of the finished trials at
-the same seed and round is pruned: its run ends. The study lies in `search.db`
+seeds. A trial whose best score so far, over all its seeds, is worse than the
+median of the finished trials at the same seed and round is pruned: its run
+ends. The study lies in `search.db`
 (SQLite) of the sweep's folder, and the same command resumes it.
 """
 
@@ -163,6 +164,7 @@ class _Trial:
     reported: Steps that Optuna knows.
     scores: Objective of each finished seed.
     is_running: Whether a run of it is executed.
+    num_bytes: Size of this run's `metrics.csv` when it was last read.
   """
 
   def __init__(self, optuna_trial: Any, values: Mapping[str, Any]):
@@ -172,6 +174,7 @@ class _Trial:
     self.reported: set[int] = set()
     self.scores: list[float] = []
     self.is_running = False
+    self.num_bytes = 0
 
 
 class _TrialQueue:
@@ -221,6 +224,7 @@ class _TrialQueue:
         trial.scores.append(self._score(run))
         continue
       trial.is_running = True
+      trial.num_bytes = 0
       self.write_plan()
       return side_by_side.make_task(
         config, self._workdir, run, self._options.plugins
@@ -229,6 +233,11 @@ class _TrialQueue:
   def is_wanted(self, task: run_process.Task) -> bool:
     """Reports the rounds of a run; returns False if its trial is pruned."""
     trial = self._trial_of(task)
+    # To read all rounds at every poll would take a core from the runs.
+    num_bytes = progress_table.num_bytes(task.folder)
+    if num_bytes == trial.num_bytes:
+      return True
+    trial.num_bytes = num_bytes
     for row in progress_table.read_rounds(task.folder):
       text, round_num = row.get(self._objective.metric), int(row['round'])
       step = len(trial.scores) * (self._num_rounds + 1) + round_num

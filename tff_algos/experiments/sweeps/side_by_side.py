@@ -130,15 +130,25 @@ def execute(
     RuntimeError: For a bug in a run, likewise.
   """
   running: dict[str, tuple[run_process.Task, Handle]] = {}
+  waiting, has_told = None, False
   with _all_ended(running), table:
     while True:
       # Workers may come between two looks at it.
       capacity = engine.capacity
-      while len(running) < capacity and (task := queue.take()):
-        table.begin(task)
-        running[task.run] = task, engine.start(task)
-      if not running and capacity:
+      # If nothing runs, a run is taken without a worker, too: is there one?
+      while len(running) < max(capacity, 1) and (
+        waiting := waiting or queue.take()
+      ):
+        if not capacity:
+          break
+        table.begin(waiting)
+        running[waiting.run] = waiting, engine.start(waiting)
+        waiting = None
+      if not running and not waiting:
         return
+      if not running and not has_told:
+        logging.warning('There is no worker; the sweep waits for one.')
+      has_told = not running
       for task, handle in list(running.values()):
         if _is_over(queue, task, handle):
           del running[task.run]

@@ -84,11 +84,15 @@ class WandbTracker:
         self._run.summary[f'evaluation/{name}'] = value
 
   def add_pictures(self, paths: list[pathlib.Path]) -> None:
-    """Sends pictures as `report/...`."""
+    """Sets pictures as `report/...` of the summary.
+
+    In the history they would close a round, and that of a run that is trained
+    further would be ignored.
+    """
     with self._failures():
-      self._run.log(
-        {f'report/{path.stem}': self._wandb.Image(str(path)) for path in paths}
-      )
+      for path in paths:
+        picture = self._wandb.Image(str(path))
+        self._run.summary[f'report/{path.stem}'] = picture
 
   def register(self, model: tracker.Model) -> None:
     """Sends a bundle as an artifact of type `model`, with its signature."""

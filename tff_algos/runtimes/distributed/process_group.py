@@ -64,15 +64,18 @@ class ProcessGroup(Protocol):
   def gather(
     self, parts: list[Structure], cohort: cohort_lib.Cohort
   ) -> list[Structure]:
-    """Returns the rows of all processes, in the order of the cohort.
+    """Returns the rows of all processes.
 
     Args:
       parts: Structures of arrays; together one row for each client of this
-        process, in the order of its positions.
+        process.
       cohort: The clients of all.
 
     Returns:
-      Parts of `cohort.size` rows together.
+      Parts of `cohort.size` rows together. They are in the order of the cohort
+      only if every process gives its rows in that of its positions. The
+      vectorized runtime does not (it computes large clients first), so its rows
+      hold the index of their client.
     """
     ...
 

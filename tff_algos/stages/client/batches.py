@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.numerics import index_random
+from tff_algos.core import algorithm
+from tff_algos.numerics import index_random, unit_dropout
 
 
 class Batches(NamedTuple):
@@ -26,6 +27,19 @@ class Batches(NamedTuple):
   positions: tf.Tensor
   masks: tf.Tensor
   epochs: tf.Tensor
+
+  def read(
+    self, data: algorithm.ClientData, step: tf.Tensor | int, seed: tf.Tensor
+  ) -> tuple[algorithm.ClientData, unit_dropout.Draws]:
+    """Returns the batch of a step, and the random draws of its dropout.
+
+    Args:
+      data: The client's examples.
+      step: From 0, int32 `[]`.
+      seed: int32 `[2]`, that of the batches.
+    """
+    rows, mask, epoch = (tf.gather(part, step) for part in self)
+    return data.take(rows, mask), unit_dropout.Draws(seed, epoch, rows)
 
 
 def draw_epochs(

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm
 from tff_algos.core.structures import Structure
-from tff_algos.numerics import statistics, trees
+from tff_algos.numerics import statistics, trees, unit_dropout
 from tff_algos.stages.client import objectives
 
 
@@ -86,15 +86,40 @@ def difference_product(
     step: > 0.
   """
   offset = trees.scale(vector, step)
-  ahead, _ = gradient(objective, trees.add(weights, offset), data)
-  behind, _ = gradient(objective, trees.subtract(weights, offset), data)
+  ahead, behind = (
+    gradient(objective, move(weights, offset), data)[0]
+    for move in (trees.add, trees.subtract)
+  )
   return trees.scale(trees.subtract(ahead, behind), 1 / (2 * step))
+
+
+def full_batch_gradient(
+  objective: objectives.Objective,
+  weights: Structure,
+  data: algorithm.ClientData,
+  seed: tf.Tensor,
+  step: tf.Tensor | int,
+) -> tuple[Structure, tf.Tensor]:
+  """Returns `gradient` in a training step that reads all examples.
+
+  Args:
+    objective: Objective to differentiate.
+    weights: Weights at which to differentiate.
+    data: The examples.
+    seed: int32 `[2]`; with the step it determines the dropped units.
+    step: Number of the step, int32 `[]`.
+  """
+  rows = tf.range(tf.shape(data.mask)[0])
+  draws = unit_dropout.Draws(seed, tf.convert_to_tensor(step), rows)
+  with unit_dropout.in_step(0.0, draws):
+    return gradient(objective, weights, data)
 
 
 def descend(
   objective: objectives.Objective,
   weights: Structure,
   data: algorithm.ClientData,
+  seed: tf.Tensor,
   learning_rate: float,
   num_steps: tf.Tensor | int,
 ) -> tuple[Structure, statistics.MeanStat]:
@@ -104,6 +129,7 @@ def descend(
     objective: Objective to minimise.
     weights: Starting point.
     data: The client's examples, all read in every step.
+    seed: int32 `[2]`; determines the dropped units.
     learning_rate: Learning rate, >= 0.
     num_steps: Number of steps, >= 0.
 
@@ -113,10 +139,12 @@ def descend(
   """
   # Gathered once for all steps.
   data = algorithm.ClientData(data.x, data.y, data.mask)
-  slope_at = as_one(lambda weights: gradient(objective, weights, data))
+  slope_at = as_one(
+    lambda weights, i: full_batch_gradient(objective, weights, data, seed, i)
+  )
 
   def step(i, weights, loss):
-    slope, losses = slope_at(weights)
+    slope, losses = slope_at(weights, i)
     return (
       i + 1,
       trees.subtract(weights, trees.scale(slope, learning_rate)),

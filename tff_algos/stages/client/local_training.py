@@ -168,12 +168,11 @@ def next_batch(
 
 def _read(data, drawn, step, seed, config):
   """Returns a step's augmented batch and the random draws of its dropout."""
-  positions, mask, epoch = (tf.gather(part, step) for part in drawn)
-  batch = data.take(positions, mask)
+  batch, draws = drawn.read(data, step, seed)
   augment = augmentation.AUGMENTATIONS[config.augmentation]
   if augment:
-    batch = batch.with_x(augment(batch.x, seed, epoch, positions))
-  return batch, unit_dropout.Draws(seed, epoch, positions)
+    batch = batch.with_x(augment(batch.x, *draws))
+  return batch, draws
 
 
 def train(

@@ -30,7 +30,7 @@ import tensorflow as tf
 from tff_algos.core import algorithm, checks, errors
 from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Structure
-from tff_algos.numerics import statistics, trees
+from tff_algos.numerics import statistics, trees, unit_dropout
 from tff_algos.stages.client import batches, gradients, objectives
 
 STARTS = ('received', 'own')
@@ -179,7 +179,8 @@ def work(
     received: The model received from the server.
     client_state: State of the client.
     data: Its examples.
-    seed: int32 `[2]`; determines the order of the examples.
+    seed: int32 `[2]`; determines the order of the examples, and the dropped
+      units: the same ones during a solve.
     config: Options of the client work.
 
   Returns:
@@ -222,7 +223,7 @@ def descend(
     displacement of w on the last batch. It is exact if f is quadratic with one
     curvature and its problems are solved exactly.
   """
-  positions, masks, _ = batches.draw_steps(
+  drawn = batches.draw_steps(
     seed, data.mask, config.num_local_steps, config.batch_size
   )
   gradient_on = _build_gradient(objective)
@@ -231,8 +232,8 @@ def descend(
   # The loop carries theta - w: a step of w then only shrinks it, and no digits
   # are lost where theta and w are close.
   def step(i, weights, offset, loss):
-    batch = data.take(positions[i], masks[i])
-    offset, batch_loss = solve(weights, offset, batch)
+    batch, draws = drawn.read(data, i, seed)
+    offset, batch_loss = solve(weights, offset, batch, draws)
     share = config.client_learning_rate * config.proximal_weight
     share *= tf.reduce_max(batch.mask)
     weights = trees.add(weights, trees.scale(offset, share))
@@ -245,22 +246,22 @@ def descend(
     (tf.constant(0), weights, trees.subtract(start, weights), _no_loss()),
     parallel_iterations=1,
   )
+  last = drawn.read(data, config.num_local_steps - 1, seed)
   return LocalModels(end, trees.add(end, offset)), OrderedDict(
     loss=loss,
-    upload_memory=_upload_memory(
-      gradient_on, weights, end, data.take(positions[-1], masks[-1]), config
-    ),
+    upload_memory=_upload_memory(gradient_on, weights, end, *last, config),
   )
 
 
 def _build_gradient(objective):
-  """Returns (batch, point, rate) -> (rate times the gradient of f, losses)."""
+  """Returns (batch, draws, point, rate) -> (rate * gradient of f, losses)."""
 
   @gradients.as_one
-  def gradient_on(batch, point, rate):
+  def gradient_on(batch, draws, point, rate):
     with tf.GradientTape() as tape:
       tape.watch(point)
-      value, losses = objective(point, batch)
+      with unit_dropout.in_step(0.0, draws):
+        value, losses = objective(point, batch)
     gradient = tape.gradient(
       value,
       point,
@@ -273,16 +274,16 @@ def _build_gradient(objective):
 
 
 def _build_solver(gradient_on, config):
-  """Returns (w, theta - w, batch) -> (theta - w, loss), one solve."""
+  """Returns (w, theta - w, batch, draws) -> (theta - w, loss), one solve."""
 
-  def solve(weights, offset, batch):
+  def solve(weights, offset, batch, draws):
     # A learning rate of 0 skips the solve of a batch without examples.
     rate = config.personal_learning_rate * tf.reduce_max(batch.mask)
     kept = 1 - rate * config.proximal_weight
 
     def step(i, offset, loss):
       point = trees.add(weights, offset)
-      gradient, losses = gradient_on(batch, point, rate)
+      gradient, losses = gradient_on(batch, draws, point, rate)
       if config.weight_decay:
         decay = trees.scale(point, rate * config.weight_decay)
         gradient = trees.add(gradient, decay)
@@ -305,11 +306,11 @@ def _build_solver(gradient_on, config):
   return solve
 
 
-def _upload_memory(gradient_on, start, end, batch, config):
+def _upload_memory(gradient_on, start, end, batch, draws, config):
   """Returns q^R; q is from 0 to 1 unless the steps overshoot, then below 0."""
   has_examples = tf.reduce_max(batch.mask)
   first, last = (
-    gradient_on(batch, point, has_examples)[0] for point in (start, end)
+    gradient_on(batch, draws, point, has_examples)[0] for point in (start, end)
   )
   moved = trees.subtract(end, start)
   risen = trees.inner_product(trees.subtract(last, first), moved)

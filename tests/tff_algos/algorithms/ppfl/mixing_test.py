@@ -1,5 +1,6 @@
 """Tests of the mixing modes against NumPy in float64."""
 
+import dataclasses
 from collections import OrderedDict
 
 import numpy as np
@@ -10,6 +11,8 @@ from tests.testing import contract, points, toys
 from tff_algos.algorithms.ppfl import mixing
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
+from tff_algos.models import precision
+from tff_algos.models import registry as models
 
 _MEMBERSHIP = np.array([0.6, 0.1, 0.3])
 _X = np.random.default_rng(2).normal(size=(7, 4, 4, 1)).astype(np.float32)
@@ -117,6 +120,40 @@ def test_what_is_the_same_function_is_computed_as_one_model(model):
   assert _build('probabilities', model=toys.linear(3)).mixes_parameters
   assert _build('outputs', model=toys.linear(3)).mixes_parameters
   assert _build('per_layer', model=model()).mixes_parameters
+
+
+def _mlp(shape, size):
+  return models.build_model(
+    models.parse_config({'name': 'mlp', 'hidden_sizes': (size,)}),
+    task='classification',
+    input_shape=shape,
+    num_outputs=3,
+  )
+
+
+def _rectified():
+  linear = toys.linear(1)
+  return dataclasses.replace(
+    linear,
+    apply=lambda weights, x: tf.nn.relu(linear.apply(weights, x)),
+  )
+
+
+@pytest.mark.parametrize(
+  ('model', 'canonical'),
+  [
+    # Units that do not switch on the inputs that are tried.
+    (_mlp((1,), 3), 'dense_0/kernel'),
+    # Roundings as large as the differences.
+    (precision.compute_in(_mlp((4, 4, 1), 16), 'bfloat16'), 'dense_0'),
+    # An activation of the last layer.
+    (_rectified(), 'all'),
+  ],
+)
+def test_models_that_are_not_affine_are_not_taken_as_such(model, canonical):
+  mixture = _build('outputs', (canonical,), model)
+  assert not mixture.is_affine
+  assert not mixture.mixes_parameters
 
 
 def test_affine_modes_have_the_same_values_and_gradients():

@@ -5,6 +5,7 @@ import types
 
 import pytest
 
+from configs.fed_avg import digits as fed_avg_digits
 from configs.fed_avg import private
 from configs.fed_soft import synthetic
 from tff_algos.core import errors
@@ -31,6 +32,16 @@ def test_private_runs_are_refused(tmp_path):
   noise = mechanism.PrivacyConfig(noise_multiplier=2.0)
   with pytest.raises(errors.ConfigError, match='noise_multiplier 2 and target'):
     bounds.measure(dataclasses.replace(config, privacy=noise), tmp_path)
+
+
+def test_factors_of_rounds_with_dropouts_are_refused(tmp_path):
+  config = experiment.parse(fed_avg_digits.get_config('smoke'))
+  training = dataclasses.replace(config.training, dropout_rate=0.25)
+  config = dataclasses.replace(config, training=training)
+  with pytest.raises(
+    errors.ConfigError, match='factors .*dropout_rate is 0.25'
+  ):
+    factors.measure(config, tmp_path, factors.Sizes(2, 1, 1))
 
 
 def test_rounds_of_continued_runs_are_not_repeated():

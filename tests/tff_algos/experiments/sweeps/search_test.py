@@ -2,6 +2,7 @@
 
 import copy
 import csv
+import itertools
 import json
 import types
 
@@ -13,6 +14,7 @@ from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.experiments.sweeps import (
   grid,
+  progress_table,
   ranges,
   run_process,
   runs,
@@ -164,6 +166,28 @@ def test_hopeless_trials_are_pruned_by_validation(tmp_path):
     # Worse than at least half of those before it.
     assert trial.value > earlier[(len(earlier) - 1) // 2]
   runs.check_all_ran(plan)
+
+
+def test_rounds_are_read_again_only_when_there_are_more(tmp_path, monkeypatch):
+  class Patient(_Engine):
+    def start(self, task):
+      handle = super().start(task)
+      quick, polls = handle.poll, itertools.count()
+      handle.poll = lambda: None if next(polls) % 4 else quick()
+      return handle
+
+  sizes = []
+
+  def read(folder):
+    sizes.append((folder, progress_table.num_bytes(folder)))
+    return read_rounds(folder)
+
+  read_rounds = progress_table.read_rounds
+  # The table reads the last round by itself.
+  monkeypatch.setattr(progress_table, 'last_round', lambda folder: 0)
+  monkeypatch.setattr(progress_table, 'read_rounds', read)
+  plan = search.search(_OPTIONS, tmp_path, Patient())
+  assert len(sizes) == len(set(sizes)) == 5 * len(plan.runs)
 
 
 def test_side_by_side_no_more_trials_are_made(tmp_path):

@@ -102,6 +102,36 @@ def test_a_sweep_waits_for_workers_that_come_between_two_looks(tmp_path):
   runs.check_all_ran(plan)
 
 
+@pytest.mark.parametrize(
+  ('looks_with_one', 'num_seeds', 'num_told'), [((), 1, 0), ((10, 20), 3, 2)]
+)
+def test_a_sweep_ends_though_all_workers_have_gone(
+  tmp_path, caplog, looks_with_one, num_seeds, num_told
+):
+  """They go as each run ends; some come back where there are more runs."""
+  looks = itertools.count()
+
+  class Engine(_Engine):
+    @property
+    def capacity(self):
+      look = next(looks)
+      assert look < 50, 'the sweep does not end'
+      has_gone = self.started and not self.running
+      return int(not has_gone or look in looks_with_one)
+
+    @capacity.setter
+    def capacity(self, value):
+      pass
+
+  engine = Engine(1)
+  plan = _sweep(tmp_path, engine, num_seeds)
+  assert len(engine.started) == num_seeds
+  runs.check_all_ran(plan)
+  told = [one.message for one in caplog.records]
+  text = 'There is no worker; the sweep waits for one.'
+  assert told.count(text) == num_told
+
+
 def test_finished_runs_are_not_started(tmp_path, monkeypatch, caplog):
   monkeypatch.setattr(
     runs, 'is_finished', lambda config, folder: config.seed != 1

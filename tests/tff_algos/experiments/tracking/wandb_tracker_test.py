@@ -62,7 +62,10 @@ def test_config_rounds_summary_pictures_and_a_model(tmp_path):
   opened.record(0, {'train/loss': 2.0})
   opened.record(1, {'train/loss': 1.5, 'test/accuracy': math.nan})
   opened.summarize({'test/accuracy': 0.5})
-  opened.add_pictures([tracked.write_picture(tmp_path)])
+  picture = tracked.write_picture(tmp_path)
+  for _ in range(2):  # Two evaluations, and rounds after them.
+    opened.add_pictures([picture])
+  opened.record(2, {'train/loss': 1.0})
   opened.register(tracker.read_model(tracked.write_bundle(tmp_path)))
   opened.close(has_failed=True)
   records = _records(tmp_path, opened.run_id)
@@ -71,11 +74,14 @@ def test_config_rounds_summary_pictures_and_a_model(tmp_path):
   codes = [one.exit.exit_code for one in records if one.HasField('exit')]
   assert codes == [1]
   rounds = _rounds(records)
-  losses = [(row['_step'], row['train/loss']) for row in rounds[:2]]
-  assert losses == [(0, 2.0), (1, 1.5)]
+  losses = [(row['_step'], row['train/loss']) for row in rounds]
+  assert losses == [(0, 2.0), (1, 1.5), (2, 1.0)]
   assert 'test/accuracy' not in rounds[1]
-  assert rounds[-1]['report/accuracy._type'] == 'image-file'
   text = ''.join(map(str, records))
+  assert 'report/accuracy' in text
+  pictures = [*tmp_path.glob('wandb/offline-run-*/files/media/images/**/*.png')]
+  assert pictures
+  assert all(one.stat().st_size for one in pictures)
   assert 'evaluation/test/accuracy' in text
   assert 'algorithm.num_clusters' in text
   (artifact,) = [

@@ -16,6 +16,7 @@ from tff_algos.stages.client import gradients, objectives
 _A = np.array([1.0, -0.5, 2.0], np.float32)
 _W = np.array([0.5, -1.0, 1.5], np.float32)
 _V = np.array([1.0, 2.0, -0.5], np.float32)
+_SEED = tf.constant([3, 4])
 _BATCH = algorithm.ClientData(tf.zeros([1, 3]), tf.zeros([1]), tf.ones([1]))
 
 
@@ -73,7 +74,9 @@ def test_descent_goes_a_share_of_the_way_in_every_step(num_steps):
   data = _points([[0, 2], [4, 4], [99, 99]], [1, 1, 0])
   start = {'point': tf.constant([10.0, 3.0])}
   descend = tf.function(
-    lambda count: gradients.descend(_OBJECTIVE, start, data, 0.25, count),
+    lambda count: gradients.descend(
+      _OBJECTIVE, start, data, _SEED, 0.25, count
+    ),
     autograph=False,
   )
   weights, loss = descend(tf.constant(num_steps))
@@ -89,7 +92,7 @@ def test_descent_goes_a_share_of_the_way_in_every_step(num_steps):
 def test_descent_without_examples_stays_where_it_is():
   start = {'point': tf.constant([0.1, 0.3])}
   weights, loss = gradients.descend(
-    _OBJECTIVE, start, _points([[3, 4]], [0]), 0.25, 3
+    _OBJECTIVE, start, _points([[3, 4]], [0]), _SEED, 0.25, 3
   )
   np.testing.assert_array_equal(weights['point'], start['point'])
   assert float(loss.weight) == 0
