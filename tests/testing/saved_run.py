@@ -48,9 +48,11 @@ class Run:
       self.restore(self.checkpoints.rounds()[-1])
     return self
 
-  def restore(self, round_num: int) -> ServerState:
+  def restore(self, round_num: int, **options) -> ServerState:
     self.round_num = round_num
-    return self.checkpoints.restore(round_num, server_state(0), self.store)
+    return self.checkpoints.restore(
+      round_num, server_state(0), self.store, **options
+    )
 
   def step(self) -> None:
     self.round_num += 1

@@ -71,7 +71,9 @@ class Session(NamedTuple):
     """
     chosen = self.checkpoints.find(choice)
     template = self.initial_state()
-    return chosen, self.checkpoints.restore(chosen, template, self.store)
+    return chosen, self.checkpoints.restore(
+      chosen, template, self.store, maps_all=True
+    )
 
   def initial_state(self) -> Any:
     """Returns the server state before round 1."""

@@ -223,6 +223,8 @@ class CheckpointManager:
       return {}
     place = self._round_folder(round_num) / records.FILE
     entries = self._read_records(round_num)
+    if entries is None and not place.parent.exists():
+      self._refuse(place.parent, f'{place} is missing')
     if entries is None:
       logging.warning(
         '%s is missing: metrics and memberships until round %d are taken as '
@@ -320,6 +322,8 @@ class CheckpointManager:
     round_num: int,
     server_state: Structure,
     store: client_state_store.ClientStateStore,
+    *,
+    maps_all: bool = False,
   ) -> Structure:
     """Reads a checkpoint.
 
@@ -327,6 +331,7 @@ class CheckpointManager:
       round_num: One of `rounds()`.
       server_state: Any state of the right structure, such as the initial one.
       store: Receives the client states and their seed.
+      maps_all: As of `ClientStateStore.restore`.
 
     Returns:
       The server state, NumPy.
@@ -335,8 +340,12 @@ class CheckpointManager:
       CheckpointError: If it is damaged, or of another run's identity.
     """
     self.check_identity(round_num)
-    saved = self.read(round_num)
-    store.restore(saved.index)
+    try:
+      saved = self.read(round_num)
+      store.restore(saved.index, maps_all=maps_all)
+    except FileNotFoundError as error:
+      folder = self._round_folder(round_num)
+      self._refuse(folder, f'{error.filename} is missing')
     # Older checkpoints have no seed.
     store.seed = saved.manifest.get('seed', store.seed)
     return tf.nest.pack_sequence_as(server_state, saved.server_leaves)

@@ -223,15 +223,19 @@ class ClientStateStore:
         self._stacks.release(place)
       self._committed = {}
 
-  def restore(self, index: StoreIndex) -> None:
-    """Restores the states of a saved index; discards later changes."""
+  def restore(self, index: StoreIndex, *, maps_all: bool = False) -> None:
+    """Restores the states of a saved index; discards later changes.
+
+    Args:
+      index: The index.
+      maps_all: Whether to map all its segments at once, for a reader of a run
+        whose training goes on and may remove their files; a segment stays open
+        then.
+    """
     self._index = StoreIndex(index.segment.copy(), index.position.copy())
     self._committed, self._staged = {}, {}
-    # Mapped at once: a training that goes on may remove their files.
-    self._segments = {
-      segment: self._open_segment(segment)
-      for segment in np.unique(index.segment[index.segment > 0]).tolist()
-    }
+    needed = np.unique(index.segment[index.segment > 0]) if maps_all else ()
+    self._segments = {int(one): self._open_segment(int(one)) for one in needed}
     self._stacks = _Stacks()
     self._unsaved = set()
 

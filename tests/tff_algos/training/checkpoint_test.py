@@ -202,7 +202,7 @@ def test_checkpoint_without_its_manifest_is_not_passed_over(tmp_path):
 def test_checkpoint_that_a_training_removes_while_it_is_read(tmp_path):
   saved_run.Run(tmp_path).train(5)
   reader = saved_run.Run(tmp_path)
-  reader.restore(5)
+  reader.restore(5, maps_all=True)
   saved_run.Run(tmp_path).resume().train(8)
   assert reader.checkpoints.rounds() == [7, 8]
   assert reader.states() == saved_run.expected_states(5)
@@ -211,6 +211,25 @@ def test_checkpoint_that_a_training_removes_while_it_is_read(tmp_path):
     match='round_000005 was removed while it was read, .* run the same command',
   ):
     reader.restore(5)
+  with pytest.raises(errors.CheckpointError, match='removed while it was read'):
+    reader.checkpoints.checked_records(5)
+
+
+def test_segment_that_a_training_removes_while_it_is_read(
+  tmp_path, monkeypatch
+):
+  saved_run.Run(tmp_path).train(5)
+  reader = saved_run.Run(tmp_path)
+  read = reader.checkpoints.read
+
+  def read_slowly(round_num):
+    saved = read(round_num)
+    saved_run.Run(tmp_path).resume().train(20)
+    return saved
+
+  monkeypatch.setattr(reader.checkpoints, 'read', read_slowly)
+  with pytest.raises(errors.CheckpointError, match='removed while it was read'):
+    reader.restore(5, maps_all=True)
 
 
 def test_advice_names_all_damaged_checkpoints(tmp_path):

@@ -230,10 +230,10 @@ def build(
 def _is_affine(model, names):
   """Returns whether outputs are affine in the named weights.
 
-  Only if all are of the last layer; and by trying, as a layer may have an
-  activation: random sets of weights and their mean. Of other layers no trial
-  tells whether some input switches an activation. False where outputs are
-  affine only costs time.
+  Only if all are of the last layer (as their names tell); and by trying, as a
+  layer may have an activation: random sets of weights and their mean. Of other
+  layers no trial tells whether some input switches an activation. False where
+  outputs are affine only costs time.
   """
   last = weight_groups.weight_names(model, (weight_groups.LAST_LAYER,))
   if not set(names) <= set(last):
