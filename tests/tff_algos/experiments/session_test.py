@@ -49,7 +49,7 @@ def _fake(monkeypatch, saved):
     'checkpoints': types.SimpleNamespace(
       rounds=lambda: saved,
       find=lambda choice='last': saved[-1] if choice == 'last' else choice,
-      restore=lambda *arguments: arguments,
+      restore=lambda *arguments, maps_all: arguments * maps_all,
     ),
   }
   return session.Session(**parts)
