@@ -3,8 +3,9 @@ r"""PPFL with differential privacy for clients.
   python -m binaries.run --config=configs/ppfl/private.py \
     --workdir=runs/private_ppfl --config.dataset.source.options.folder=DIR
 
-The clients and variants of configs/private.py; `smoke` needs no data. Memberships stay at the clients: there is no penalty.
-Nor are their gradients weighted by the clients' shares of all examples, which the clients would receive.
+The clients and variants of configs/private.py; `smoke` needs no data. Memberships
+stay at the clients: there is no penalty, and their gradients are not weighted by
+the clients' shares of all examples, which the clients would receive.
 """
 
 import ml_collections
