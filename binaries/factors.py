@@ -1,7 +1,7 @@
 r"""Measures update variance, latent clients and filter atoms of a run.
 
   python -m binaries.factors \
-    --config=configs/filter_decomposition/fashion_mnist.py \
+    --config=configs/filter_decomposition/global_models.py \
     --workdir=runs/factors
 
 runs the next round from the initial state and from every checkpoint (results

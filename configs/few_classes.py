@@ -31,7 +31,7 @@ smaller network `letters_cnn`.
 
 import ml_collections
 
-from configs import base, shards
+from configs import base
 
 _FASHION_MNIST = 'fashion_mnist_'
 _CLASSES = {
@@ -52,7 +52,7 @@ VARIANTS = (*_CLASSES, 'smoke')
 def get_config(
   algorithm: str, variant: str, *, personal: bool
 ) -> ml_collections.ConfigDict:
-  """Returns the config of one of `VARIANTS`, based on `shards.build`.
+  """Returns the config of one of `VARIANTS`.
 
   Args:
     algorithm: Name of the algorithm.
@@ -61,15 +61,15 @@ def get_config(
   """
   base.check(variant, VARIANTS)
   if variant == 'smoke':
-    return shards.build_smoke(algorithm)
+    return _smoke(algorithm)
   is_tiny, is_small = variant.startswith('tiny'), variant.endswith('_small')
   source, source_options = _source(variant)
   model = 'resnet18' if is_tiny and not personal else 'lenet'
-  config = shards.build(algorithm, source=source, model=model)
+  config = _shards(algorithm, source=source, model=model)
   config.dataset.source.options.update(source_options)
   config.dataset.partition.options.shards_per_client = _CLASSES[variant]
   config.training.num_rounds = 200 if personal else 600
-  trained = shards.trained(config)
+  trained = _trained(config)
   if personal:
     is_wide = not variant.startswith(('cifar10_', _FASHION_MNIST))
     config.model.variant = 'fed_rep_wide' if is_wide else 'fed_rep'
@@ -96,3 +96,34 @@ def _source(variant):
     return 'idx', {'folder': 'data/fashion_mnist'}
   dataset = variant.partition('_')[0]
   return 'cifar', {'folder': f'data/{dataset}', 'dataset': dataset}
+
+
+def _shards(algorithm, *, source, model='lenet'):
+  """Returns a config with 100 clients of two classes, ten of which train per round."""
+  config = base.experiment(algorithm, model=model, source=source, law='shards')
+  config.dataset.update(
+    partition={'num_clients': 100, 'options': {'shards_per_client': 2}},
+    splits={'held_out_fraction': 0.0, 'client_test': 'all_of_classes'},
+    num_shards=4,
+  )
+  _trained(config).local_training.update(
+    num_local_epochs=5, optimizer={'learning_rate': 0.01, 'momentum': 0.9}
+  )
+  config.training.update(evaluation_interval=10, checkpoint_interval=50)
+  return config
+
+
+def _smoke(algorithm):
+  config = _shards(algorithm, source='digits', model='letters_cnn')
+  config.dataset.partition.num_clients = 10
+  config.dataset.splits.held_out_fraction = 0.2
+  config.dataset.num_shards = 1
+  _trained(config).cohort_size = 3
+  _trained(config).local_training.num_local_epochs = 1
+  config.training.update(num_rounds=2, evaluation_interval=1)
+  return config
+
+
+def _trained(config):
+  """Returns the section of options of the algorithm, or of its host if it has one."""
+  return config.algorithm.get('host', config.algorithm)

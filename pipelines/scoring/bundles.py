@@ -157,8 +157,9 @@ def _check_features(bundle: Bundle, spec: spec_lib.FeatureSpec) -> None:
   """
   if 'features' not in bundle.manifest:
     absl_logging.warning(
-      '%s was exported by an older version: whether its inputs were encoded as '
-      'those of the dataset is not known. Export it again to have it checked.',
+      '%s was exported without a feature spec: whether its inputs were encoded '
+      'as those of the dataset is not known. Export it with one to have it '
+      'checked.',
       bundle.folder,
     )
     return

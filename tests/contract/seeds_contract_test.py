@@ -107,9 +107,6 @@ _ALWAYS = {
   'pipelines/sources/linear_regression.py:LinearRegression.thetas': (
     'the parameters are those of a dataset'
   ),
-  'pipelines/sources/quadratics.py:Quadratics.minima': (
-    'the minima are those of a dataset'
-  ),
 }
 # Makes the orders of `train` again, and reads the batch that follows.
 _NEXT_BATCH = re.compile(r'local_training.py:next_batch:\d+ > \S*:draw_batches')

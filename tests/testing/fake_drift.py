@@ -1,7 +1,8 @@
 """Writes the drift report of a run that never was."""
 
-import json
 import pathlib
+
+from tff_algos.core import sealed_json
 
 # Client -> status, shifts, parent's cluster and loss, new cluster and loss.
 _CLIENTS = {
@@ -53,7 +54,7 @@ def write(
     'label_shift': 0.2,
     'new_clients': 0.5,
   }
-  (workdir / 'drift.json').write_text(json.dumps(content))
+  sealed_json.write(workdir / 'drift.json', content)
   end = len(_COLUMNS) if has_losses else 4
   rows = [
     ','.join(map(str, row[:end]))

@@ -5,11 +5,11 @@ A run has two clusters, two sources, `a` and `b`, and four clients. Cluster
 """
 
 import csv
-import json
 import math
 import pathlib
 from collections.abc import Sequence
 
+from tff_algos.core import sealed_json
 from tff_algos.reports.sweep import plan as plan_lib
 
 NAME = 'Invented sweep'
@@ -45,7 +45,7 @@ def write_run(
   (folder / 'evaluation').mkdir(parents=True)
   (folder / 'report').mkdir()
   (folder / 'report' / 'index.html').write_text('a run')
-  _write_json(
+  sealed_json.write(
     folder / 'config.json', {'name': 'x', 'config_hash': 'y', 'config': {}}
   )
   rounds = _rounds(level, order, ari, num_rounds, score)
@@ -56,7 +56,7 @@ def write_run(
     'source_names': ['a', 'b'],
     'num_clusters': 2,
   }
-  _write_json(folder / 'evaluation' / 'summary.json', summary)
+  sealed_json.write(folder / 'evaluation' / 'summary.json', summary)
   clients = [
     {
       'client_id': f'c{index}',
@@ -130,11 +130,7 @@ def write_diverged(workdir: pathlib.Path) -> None:
 
 def write_plan(workdir: pathlib.Path, plan: plan_lib.Plan) -> None:
   """Writes `sweep.json`."""
-  _write_json(workdir / plan_lib.FILE, plan_lib.to_dict(plan))
-
-
-def _write_json(path: pathlib.Path, content) -> None:
-  path.write_text(json.dumps(content))
+  sealed_json.write(workdir / plan_lib.FILE, plan_lib.to_dict(plan))
 
 
 def _write_csv(path: pathlib.Path, rows) -> None:

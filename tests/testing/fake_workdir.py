@@ -1,14 +1,13 @@
 """Writes the files of a run that never was, with numbers like a real one's."""
 
 import csv
-import json
 import pathlib
 import shutil
 
 import numpy as np
 
 from tests.testing import fake_atoms, fake_audit, fake_drift
-from tff_algos.core import seeds
+from tff_algos.core import sealed_json, seeds
 from tff_algos.evaluation import recovery
 
 
@@ -25,23 +24,22 @@ def write(
   """Writes what an invented run leaves, but for dataset and checkpoints."""
   fake = _Fake(num_clients, num_clusters, source_names, num_rounds, score)
   (workdir / 'evaluation').mkdir(parents=True, exist_ok=True)
-  (workdir / 'config.json').write_text(
-    json.dumps(
-      {
-        'name': 'fed_soft/digits',
-        'config_hash': '0123456789abcdef',
-        'config': config
-        or {
-          'algorithm': {
-            'name': 'fed_soft' if num_clusters > 1 else 'fed_avg',
-            'num_clusters': num_clusters,
-            'proximal_weight': 0.1,
-          },
-          'num_rounds': num_rounds,
-          'seed': 1,
+  sealed_json.write(
+    workdir / 'config.json',
+    {
+      'name': 'fed_soft/digits',
+      'config_hash': '0123456789abcdef',
+      'config': config
+      or {
+        'algorithm': {
+          'name': 'fed_soft' if num_clusters > 1 else 'fed_avg',
+          'num_clusters': num_clusters,
+          'proximal_weight': 0.1,
         },
-      }
-    )
+        'num_rounds': num_rounds,
+        'seed': 1,
+      },
+    },
   )
   rows = [fake.row(round_num) for round_num in range(num_rounds + 1)]
   if num_clusters > 1:
@@ -68,7 +66,7 @@ def write(
         for index, name in enumerate(source_names)
       },
     }
-  (workdir / 'evaluation' / 'summary.json').write_text(json.dumps(summary))
+  sealed_json.write(workdir / 'evaluation' / 'summary.json', summary)
 
 
 def keep_rounds_from(workdir: pathlib.Path, round_num: int) -> None:

@@ -306,7 +306,6 @@ GENERATORS: Mapping[str, Mapping[str, Any]] = {
     'num_held_out_per_source': 5,
   },
   'logistic_mixture': {'num_clients': 3, 'num_features': 4},
-  'quadratics': {'num_examples_per_source': 20, 'num_held_out_per_source': 5},
   'softmax_groups': {'num_clients_per_group': 1, 'max_examples': 60},
   'two_gaussians': {'num_examples': 20, 'num_held_out': 5},
 }

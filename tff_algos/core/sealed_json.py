@@ -1,7 +1,7 @@
 """JSON files with the SHA-256 of their content, which is checked when read.
 
 The hash is the entry `checksum`: that of all other entries, spelled with sorted
-keys. Files of older versions have none and are read as they are.
+keys.
 """
 
 import hashlib
@@ -64,9 +64,8 @@ def read(path: pathlib.Path, remedy: str) -> dict[str, Any]:
       f'{path} is damaged: it must hold a JSON object, got '
       f'{type(content).__name__}. {remedy}'
     )
-  if content.get(_CHECKSUM, ...) not in (checksum(content), ...):
+  if content.pop(_CHECKSUM, None) != checksum(content):
     raise errors.DataError(
       f'{path} is damaged: it has been changed since it was written. {remedy}'
     )
-  content.pop(_CHECKSUM, None)
   return content

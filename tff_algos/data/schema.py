@@ -132,14 +132,11 @@ class Schema:
 
   def to_dict(self) -> dict[str, Any]:
     """Returns the schema as JSON-ready values."""
-    values = dataclasses.asdict(self) | {
+    return dataclasses.asdict(self) | {
       'x_shape': list(self.x_shape),
       'source_names': list(self.source_names),
       'y_shape': list(self.y_shape),
     }
-    if not self.y_shape:  # Manifests older than `y_shape` have no such field.
-      del values['y_shape']
-    return values
 
   @classmethod
   def from_dict(cls, values: Mapping[str, Any]) -> 'Schema':
@@ -154,7 +151,7 @@ class Schema:
           values,
           x_shape=tuple(values['x_shape']),
           source_names=tuple(values['source_names']),
-          y_shape=tuple(values.get('y_shape', ())),
+          y_shape=tuple(values['y_shape']),
         )
       )
     except (KeyError, TypeError) as error:

@@ -36,14 +36,6 @@ from tff_algos.training import loop
 
 # Sections that affect speed, what is sent elsewhere, and what is approved.
 _WITHOUT_EFFECT = ('runtime', 'tracking', 'drift', 'gate')
-# Renamed keys: old -> new.
-_RENAMED = {
-  'falling_rates': 'lr_schedule',
-  **{
-    f'runtime.vectorized.{key}': f'runtime.{key}'
-    for key in ('devices', 'gpu_memory_limit_mib', 'peer_timeout_seconds')
-  },
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +142,6 @@ def parse_plain(values: Mapping[str, Any]) -> ExperimentConfig:
   Raises:
     ConfigError: If a key is unknown or a value out of range.
   """
-  _check_names_of_today(values)
   sections = {'model': models, 'algorithm': algorithms}
   named = {
     name: registry.parse_config(values[name])
@@ -174,18 +165,6 @@ def effective(values: Mapping[str, Any]) -> dict[str, Any]:
 def config_hash(config: ExperimentConfig) -> str:
   """Returns the hash of all sections that affect results."""
   return config_lib.config_hash(effective(config_lib.to_dict(config)))
-
-
-def _check_names_of_today(values: Mapping[str, Any]) -> None:
-  """Raises ConfigError if a key was renamed since, as in old runs."""
-  flat = config_lib.flatten(values)
-  for old, new in _RENAMED.items():
-    if any(f'{key}.'.startswith(f'{old}.') for key in flat):
-      raise errors.ConfigError(
-        f'config.{old} is called config.{new} now. Rename it in your config '
-        'file; the config.json of a run is written anew by binaries.train with '
-        'the config file of today, which goes on from the checkpoints'
-      )
 
 
 def identity(

@@ -56,7 +56,7 @@ def _provenance_so_far(path: pathlib.Path, run_hash: str) -> list[Any]:
 
 
 def run_hash(workdir: str | os.PathLike[str]) -> str | None:
-  """Returns the hash of a run; None before its training, and of older ones.
+  """Returns the hash of a run; None before its training.
 
   Raises:
     DataError: If `config.json` is damaged.
@@ -64,7 +64,7 @@ def run_hash(workdir: str | os.PathLike[str]) -> str | None:
   path = pathlib.Path(workdir, _FILE)
   if not os.path.lexists(path):
     return None
-  return sealed_json.read(path, _REMEDY).get('run_hash')
+  return sealed_json.read(path, _REMEDY)['run_hash']
 
 
 def read(workdir: str | os.PathLike[str]) -> experiment.ExperimentConfig:

@@ -186,14 +186,11 @@ class CheckpointManager:
   def progress(self, round_num: int) -> selection_lib.Progress:
     """Returns the best round until a checkpoint."""
     manifest = self._read_manifest(self._round_folder(round_num))
-    return selection_lib.Progress(**manifest.get('progress', {}))
+    return selection_lib.Progress(**manifest['progress'])
 
-  def seed(self, round_num: int) -> int | None:
-    """Returns the seed of a checkpoint's run: that of its best restart.
-
-    None for older checkpoints, which have no seed.
-    """
-    return self._read_manifest(self._round_folder(round_num)).get('seed')
+  def seed(self, round_num: int) -> int:
+    """Returns the seed of a checkpoint's run: that of its best restart."""
+    return self._read_manifest(self._round_folder(round_num))['seed']
 
   def check_file(self, round_num: int, name: str) -> None:
     """Raises CheckpointError if a file of a checkpoint is damaged.
@@ -210,8 +207,8 @@ class CheckpointManager:
   def checked_records(self, round_num: int) -> records.Entries:
     """Returns the checked entries of the run's records until a checkpoint.
 
-    Empty, with a warning, without `records.json`: as in older runs, the records
-    are then taken as they are.
+    Empty, with a warning, without `records.json`: if it was removed, the records
+    are taken as they are.
 
     Args:
       round_num: One of `rounds()`, or 0.
@@ -244,8 +241,7 @@ class CheckpointManager:
 
   def starts_run(self, round_num: int) -> bool:
     """Returns whether a continued run has this checkpoint from its parent."""
-    manifest = self._read_manifest(self._round_folder(round_num))
-    return manifest.get('starts_run', False)
+    return self._read_manifest(self._round_folder(round_num))['starts_run']
 
   def save(
     self,
@@ -346,8 +342,7 @@ class CheckpointManager:
     except FileNotFoundError as error:
       folder = self._round_folder(round_num)
       self._refuse(folder, f'{error.filename} is missing')
-    # Older checkpoints have no seed.
-    store.seed = saved.manifest.get('seed', store.seed)
+    store.seed = saved.manifest['seed']
     return tf.nest.pack_sequence_as(server_state, saved.server_leaves)
 
   def read(self, round_num: int) -> Saved:
@@ -366,9 +361,7 @@ class CheckpointManager:
       index = client_state_store.StoreIndex(arrays['0000'], arrays['0001'])
     with np.load(folder / _SERVER_STATE) as arrays:
       leaves = [arrays[key] for key in sorted(arrays.files)]
-    # Older checkpoints have no ids.
-    ids = self._folder / _CLIENTS
-    client_ids = json.loads(ids.read_text()) if ids.exists() else ()
+    client_ids = json.loads((self._folder / _CLIENTS).read_text())
     return Saved(manifest, tuple(client_ids), index, leaves)
 
   def remove_unfinished(self) -> None:
@@ -388,7 +381,7 @@ class CheckpointManager:
 
   def _write_client_ids(self) -> None:
     path = self._folder / _CLIENTS
-    if self._client_ids and not path.exists():
+    if not path.exists():
       with durable.replacing(path) as file:
         json.dump(self._client_ids, file)
 
@@ -531,7 +524,7 @@ class CheckpointManager:
     segments = [store.segment_path(round_num).name for round_num in rounds]
     departed = self._folder / DEPARTED
     constant = {
-      _CLIENTS: bool(self._client_ids),
+      _CLIENTS: True,
       _PARENT: (self._folder.parent / PARENT_FILE).exists(),
       **dict.fromkeys((f'{_STATES_FOLDER}/{name}' for name in segments), True),
       **{f'{DEPARTED}/{path.name}': True for path in departed.glob('*')},

@@ -250,11 +250,6 @@ def _check_same(
   store: client_state_store.ClientStateStore,
 ) -> None:
   """Raises unless the states of a run fit another run."""
-  if not saved.client_ids:
-    raise errors.CheckpointError(
-      f'{folder} cannot be continued: its checkpoints were written by an older '
-      'version, without client ids. Train it on for a round with this version'
-    )
   old = saved.manifest['identity']
   for name, key in (
     ('model', 'model'),

@@ -85,8 +85,8 @@ class Observer(Protocol):
 
     Args:
       round_num: The round.
-      entries: Checked entries of the records until it; empty for those of older
-        runs, which have none.
+      entries: Checked entries of the records until it; empty if they were
+        removed.
     """
 
   def record(

@@ -46,7 +46,7 @@ class Progress(NamedTuple):
     best_round: The round; -1 if no round has the metric.
     best_value: The metric of that round; NaN without one.
     num_since: Evaluations since then.
-    rule: `rule_of` its choice; empty without one, and in older checkpoints.
+    rule: `rule_of` its choice; empty without one.
   """
 
   best_round: int = -1

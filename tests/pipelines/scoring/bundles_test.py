@@ -208,13 +208,13 @@ def test_data_without_a_label_column_is_scored(export):
   assert len(_find(export, features=spec)) == 2
 
 
-def test_bundle_of_an_older_version_is_scored_with_a_warning(copy, caplog):
+def test_bundle_without_a_feature_spec_is_scored_with_a_warning(copy, caplog):
   path = copy / 'cluster_models' / '1' / 'assets.extra' / 'bundle.json'
   content = json.loads(path.read_text())
   del content['features']
   path.write_text(json.dumps(content))
   assert _find(copy, personalized=False)
-  assert 'cluster_models/1 was exported by an older version' in caplog.text
+  assert 'cluster_models/1 was exported without a feature spec' in caplog.text
 
 
 def test_unknown_clusters(export):

@@ -42,9 +42,10 @@ def test_every_changed_byte_is_found(path):
   assert found > len(whole) - len('"checksum"') - 1
 
 
-def test_files_of_older_versions_have_no_checksum(path):
+def test_a_file_without_its_checksum_is_damaged(path):
   path.write_text(json.dumps(_CONTENT))
-  assert sealed_json.read(path, '') == _CONTENT
+  with _refused(path, 'changed since it was written'):
+    sealed_json.read(path, 'Do this.')
 
 
 @pytest.mark.parametrize(

@@ -79,28 +79,6 @@ def test_wrong_key_or_value_is_refused_by_name(key, value, words):
     _parse(**{key: value})
 
 
-@pytest.mark.parametrize(
-  ('section', 'key', 'words'),
-  [
-    ('', 'falling_rates', 'config.falling_rates is called config.lr_schedule'),
-    (
-      'runtime.vectorized',
-      'devices',
-      'config.runtime.vectorized.devices is called config.runtime.devices',
-    ),
-  ],
-)
-def test_a_key_of_before_says_its_name_of_today(section, key, words):
-  values = digits.get_config('smoke').to_dict()
-  found = values
-  for name in section.split('.') if section else ():
-    found = found[name]
-  found[key] = {'factor': 0.1} if key == 'falling_rates' else ()
-  with pytest.raises(errors.ConfigError, match=words) as caught:
-    experiment.parse_plain(values)
-  assert 'written anew by binaries.train' in str(caught.value)
-
-
 def test_missing_section_is_named():
   config = digits.get_config('smoke')
   with config.unlocked():

@@ -40,6 +40,7 @@ def test_old_checkpoints_and_segments_that_nobody_needs_are_removed(
   # client 1 in 7, clients 2 and 4 in 8.
   assert saved_run.files(tmp_path) == [
     *(f'client_states/round_{r:06d}.npy' for r in (3, 5, 6, 7, 8, 9)),
+    'clients.json',
     *(
       f'round_{r:06d}/{name}'
       for r in (8, 9)
@@ -487,6 +488,6 @@ def test_first_checkpoint_that_does_not_fit(tmp_path):
       run.save()
   finally:
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-  assert not saved_run.files(tmp_path)
+  assert saved_run.files(tmp_path / 'checkpoints') == ['clients.json']
   run.save()
   assert saved_run.check_latest(tmp_path / 'checkpoints') == 1

@@ -157,15 +157,6 @@ def test_a_parent_with_another_server_state_is_refused(parent):
     )
 
 
-def test_a_checkpoint_without_client_ids_is_refused(parent, tmp_path):
-  other = continued.Run(parent.case, tmp_path / 'parent', parent.source)
-  other.train(1)
-  (other.folder / 'checkpoints' / 'clients.json').unlink()
-  _change(other, lambda manifest: manifest['files'].pop('clients.json'))
-  with pytest.raises(errors.CheckpointError, match='without client ids'):
-    other.follow('child', parent.source)
-
-
 def test_few_known_clients_are_a_warning_and_none_are_refused(parent, caplog):
   strangers = {f'n{i}': f'c00{i}' for i in range(4)}
   known = _clients(parent, 'c004', **strangers)

@@ -78,7 +78,7 @@ def measure(
       raise errors.ConfigError(
         'binaries.factors measures convolution kernels, and config.model.name '
         f'is {config.model.name!r}, which has none; take a model that has, '
-        'such as that of configs/filter_decomposition/fashion_mnist.py'
+        'such as that of configs/filter_decomposition/global_models.py'
       )
     examples = opened.dataset.held_out(0)
     rows: list[dict[str, Any]] = []

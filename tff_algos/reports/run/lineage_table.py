@@ -18,7 +18,7 @@ def rows(
 
   Args:
     workdir: Folder of the run.
-    run_hash: Hash of the run; None of an older one.
+    run_hash: Hash of the run; None if it is not known.
 
   Raises:
     DataError: If `lineage.json` is damaged or of another run.

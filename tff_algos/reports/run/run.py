@@ -55,7 +55,7 @@ class Run:
     clients: `evaluation/clients.csv`.
     summary: `evaluation/summary.json`.
     clock: Virtual clock of the pictures of time.
-    run_hash: Hash of what affects training state; None of an older run.
+    run_hash: Hash of what affects training state; None if it is not known.
   """
 
   workdir: pathlib.Path
@@ -356,7 +356,7 @@ def read(
 def _check_records(workdir: pathlib.Path, config: Mapping[str, Any]) -> None:
   """Raises DataError if a file is damaged, or not of the run.
 
-  Evaluations of older versions have no checksums and are taken as they are.
+  Without `records.json` the evaluation is taken as it is.
   """
   again = 'Run binaries.evaluate again, which checks it or writes it anew.'
   folder = workdir / 'evaluation'

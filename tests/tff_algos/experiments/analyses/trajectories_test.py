@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-from configs.filter_decomposition import fashion_mnist
+from configs.filter_decomposition import global_models
 from tff_algos.core import errors
 from tff_algos.experiments import (
   datasets,
@@ -19,7 +19,7 @@ from tff_algos.experiments.analyses import trajectories
 
 def _train(folder, num_rounds=2, **changes):
   """Trains on the digits, and keeps and evaluates every round."""
-  values = fashion_mnist.get_config('smoke')
+  values = global_models.get_config('smoke')
   values.training.update(
     num_rounds=num_rounds, checkpoint_interval=1, num_kept_checkpoints=2
   )

@@ -1,12 +1,11 @@
 """Chains from served versions to raw files, through parents and rollbacks."""
 
-import json
 import types
 
 import pytest
 
 from tests.testing import exportable
-from tff_algos.core import errors
+from tff_algos.core import errors, sealed_json
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.experiments.production import lineage
 from tff_algos.export import manifest, releases
@@ -27,7 +26,7 @@ def _run(folder, date, parent=None, blessed_against=None):
     'code_version': 'k1',
     'gate': {'champion_version': blessed_against},
   }
-  (folder / 'lineage.json').write_text(json.dumps(content))
+  sealed_json.write(folder / 'lineage.json', content)
   return content
 
 
@@ -128,7 +127,7 @@ def test_run_is_described(trained_regressions, tmp_path):
 def test_parent_is_relative_to_the_run(tmp_path):
   assert lineage._parent(tmp_path) is None
   parent = continuation.Parent('../a', 3, 'v')
-  (tmp_path / 'parent.json').write_text(json.dumps(parent._asdict()))
+  sealed_json.write(tmp_path / 'parent.json', parent._asdict())
   assert lineage._parent(tmp_path) == {'run': '../a', 'round_num': 3}
 
 

@@ -1,7 +1,6 @@
 """The runs of a sweep: what is made, left undone, refused."""
 
 import dataclasses
-import json
 import shutil
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from configs.fed_soft import synthetic
 from tests.testing import fake_sweep, saved_run
 from tff_algos.algorithms import registry as algorithms
-from tff_algos.core import errors
+from tff_algos.core import errors, sealed_json
 from tff_algos.experiments import (
   datasets as datasets_lib,
 )
@@ -218,7 +217,7 @@ def test_a_continued_run_counts_from_its_parent(tmp_path):
   resolved_config.write(_CONFIG, tmp_path, {})
   assert not sweep_runs.is_finished(_CONFIG, tmp_path)
   parent = continuation.Parent('../parent', 5, 'v')
-  (tmp_path / 'parent.json').write_text(json.dumps(parent._asdict()))
+  sealed_json.write(tmp_path / 'parent.json', parent._asdict())
   assert sweep_runs.is_finished(_CONFIG, tmp_path)
 
 
@@ -226,7 +225,7 @@ def test_damaged_json_is_not_finished(tmp_path):
   _write(tmp_path)
   (tmp_path / 'evaluation' / 'summary.json').write_text('{')
   assert not sweep_runs.is_finished(_CONFIG, tmp_path)
-  (tmp_path / 'evaluation' / 'summary.json').write_text(json.dumps({}))
+  sealed_json.write(tmp_path / 'evaluation' / 'summary.json', {})
   assert not sweep_runs.is_finished(_CONFIG, tmp_path)
 
 

@@ -3,14 +3,13 @@
 import copy
 import csv
 import itertools
-import json
 import types
 
 import optuna
 import pytest
 
 from configs.fed_soft import synthetic
-from tff_algos.core import errors
+from tff_algos.core import errors, sealed_json
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.experiments.sweeps import (
   grid,
@@ -66,7 +65,7 @@ class _Handle:
       return 'refused'
     (folder / 'evaluation').mkdir(exist_ok=True)
     last = {'last': {_METRIC: self._engine.final(scores[-1])}}
-    (folder / 'evaluation' / 'summary.json').write_text(json.dumps(last))
+    sealed_json.write(folder / 'evaluation' / 'summary.json', last)
     return 'done'
 
   def terminate(self):

@@ -1,8 +1,6 @@
-import json
-
 import pytest
 
-from tff_algos.core import errors
+from tff_algos.core import errors, sealed_json
 from tff_algos.reports.run import lineage_table
 
 _CONTENT = {
@@ -16,8 +14,7 @@ _CONTENT = {
 
 
 def _rows(tmp_path, **changes):
-  content = json.dumps({**_CONTENT, **changes})
-  (tmp_path / 'lineage.json').write_text(content)
+  sealed_json.write(tmp_path / 'lineage.json', {**_CONTENT, **changes})
   return lineage_table.rows(tmp_path)
 
 

@@ -12,7 +12,7 @@ import pytest
 from matplotlib import image
 
 from tests.testing import fake_workdir
-from tff_algos.core import errors
+from tff_algos.core import errors, sealed_json
 from tff_algos.reports.plotting import style
 from tff_algos.reports.run import page
 from tff_algos.reports.run import run as run_lib
@@ -127,7 +127,7 @@ def test_the_page_escapes_what_it_is_told(tmp_path):
   )
   config = json.loads((tmp_path / 'config.json').read_text())
   config['name'] = attack
-  (tmp_path / 'config.json').write_text(json.dumps(config))
+  sealed_json.write(tmp_path / 'config.json', config)
   text = page.write_report(tmp_path).read_text()
   assert '<script' not in text
   assert _References(text).text.count(attack) >= 4
@@ -171,7 +171,7 @@ def test_missing_columns_drop_pictures_and_old_ones_go(tmp_path):
     (tmp_path / name).unlink()
   (tmp_path / 'metrics.csv').write_text('round\n0\n1\n')
   (tmp_path / 'evaluation' / 'clients.csv').write_text('client_id\nc0\n')
-  (tmp_path / 'evaluation' / 'summary.json').write_text('{}')
+  sealed_json.write(tmp_path / 'evaluation' / 'summary.json', {})
   index = page.write_report(tmp_path)
   assert set(_contents(index.parent)) == {'index.html'}
 
@@ -247,5 +247,5 @@ def test_the_cluster_id_is_explained_where_it_is_shown(reported, tmp_path):
   assert note in reported[1].read_text()
   fake_workdir.write(tmp_path, num_rounds=2)
   path = tmp_path / 'evaluation' / 'summary.json'
-  path.write_text('{"num_clusters": 2}')
+  sealed_json.write(path, {'num_clusters': 2})
   assert note not in page.write_report(tmp_path).read_text()

@@ -1,12 +1,12 @@
 """Seconds of each round, against the formulas by hand."""
 
 import csv
-import json
 
 import numpy as np
 import pytest
 
 from tests.testing import fake_workdir
+from tff_algos.core import sealed_json
 from tff_algos.evaluation import round_time
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.run import run_clock
@@ -108,7 +108,7 @@ def test_other_runs_have_no_clock(tmp_path, algorithm):
 
 def test_what_was_not_counted_has_no_clock(tmp_path):
   run = _read(tmp_path, [{'round': 0}, {'round': 1}], 'fed_avg')
-  (tmp_path / 'config.json').write_text(json.dumps({}))
+  sealed_json.write(tmp_path / 'config.json', {})
   assert run_clock.kind(run) is None
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.testing import fake_workdir
-from tff_algos.core import errors
+from tff_algos.core import errors, sealed_json
 from tff_algos.evaluation import recovery
 from tff_algos.reports.run import run as run_lib
 
@@ -81,12 +81,12 @@ def test_names_of_what_is_planted(tmp_path):
   assert run_lib.read(tmp_path).planted_names == ('upright', 'rotated_90')
   path = tmp_path / 'evaluation' / 'summary.json'
   content = json.loads(path.read_text()) | {'source_names': ['digits']}
-  path.write_text(json.dumps(content))
+  sealed_json.write(path, content)
   assert run_lib.read(tmp_path).planted_names == (
     'planted cluster 0',
     'planted cluster 1',
   )
-  path.write_text(json.dumps(content | {'planted_names': ['x', 'y']}))
+  sealed_json.write(path, content | {'planted_names': ['x', 'y']})
   assert run_lib.read(tmp_path).planted_names == ('x', 'y')
 
 
@@ -106,7 +106,7 @@ def test_memberships_of_every_evaluation(tmp_path):
 
 def test_names_come_from_the_columns_if_need_be(tmp_path):
   fake_workdir.write(tmp_path, score='mse', source_names=('a/b', 'c'))
-  (tmp_path / 'evaluation' / 'summary.json').write_text('{}')
+  sealed_json.write(tmp_path / 'evaluation' / 'summary.json', {})
   run = run_lib.read(tmp_path)
   assert run.source_names == ('a/b', 'c')
   assert run.num_clusters == 2
@@ -149,5 +149,5 @@ def test_metrics_without_rounds_are_refused(tmp_path):
 def test_empty_sections_read_as_absent(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=2)
   path = tmp_path / 'config.json'
-  path.write_text(json.dumps({'name': 'x', 'config_hash': 'y', 'config': {}}))
+  sealed_json.write(path, {'name': 'x', 'config_hash': 'y', 'config': {}})
   assert run_lib.read(tmp_path).config == {}

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from tests.testing import fake_workdir
-from tff_algos.core import errors
+from tff_algos.core import errors, sealed_json
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.run import summary
 
 
 def _write_summary(workdir, **content):
   path = workdir / 'evaluation' / 'summary.json'
-  path.write_text(json.dumps({**json.loads(path.read_text()), **content}))
+  sealed_json.write(path, {**json.loads(path.read_text()), **content})
 
 
 def test_rows_show_both_rounds(tmp_path):

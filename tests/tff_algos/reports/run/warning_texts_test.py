@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.testing import fake_workdir
+from tff_algos.core import sealed_json
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.run import warning_texts
 
@@ -104,7 +105,7 @@ def test_clients_that_means_leave_out_are_counted(workdir, model, count, start):
   path = workdir / 'evaluation' / 'summary.json'
   content = json.loads(path.read_text())
   content['last'][f'participating/test/{model}/accuracy_num_nan'] = count
-  path.write_text(json.dumps(content))
+  sealed_json.write(path, content)
   texts = _sentences(workdir)
   assert len(texts) == bool(start)
   assert all(text.startswith(start) for text in texts)
@@ -175,7 +176,7 @@ def test_without_validation_examples_there_is_no_best_round(tmp_path):
     fake_workdir.write(tmp_path, num_rounds=2, config=config)
     path = tmp_path / 'evaluation' / 'summary.json'
     summary = json.loads(path.read_text()) | {'best_by_validation': best}
-    path.write_text(json.dumps(summary))
+    sealed_json.write(path, summary)
     said = [one for one in _sentences(tmp_path) if 'no best round' in one]
     assert len(said) == is_said
 
@@ -209,7 +210,7 @@ def test_who_attacks_is_said(workdir):
   config = workdir / 'config.json'
   content = json.loads(config.read_text())
   content['config']['attack'] = {'name': 'alie', 'space': 'update'}
-  config.write_text(json.dumps(content))
+  sealed_json.write(config, content)
   (text,) = _sentences(workdir)
   assert text.startswith(
     "3 Byzantine clients (attack 'alie' on the update): c00, c01, c03. "

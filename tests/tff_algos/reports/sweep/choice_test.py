@@ -6,7 +6,7 @@ import math
 import pytest
 
 from tests.testing import fake_sweep
-from tff_algos.core import errors
+from tff_algos.core import errors, sealed_json
 from tff_algos.reports.sweep import choice
 from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.reports.sweep import sweep as sweep_lib
@@ -33,7 +33,7 @@ def _sweep(
     content = json.loads(path.read_text())
     if value is not None:
       content['last'] |= {name: value, test: 1 - value}
-    path.write_text(json.dumps(content))
+    sealed_json.write(path, content)
   return sweep_lib.read(folder)
 
 

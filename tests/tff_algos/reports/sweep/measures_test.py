@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.testing import fake_sweep
+from tff_algos.core import sealed_json
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.sweep import measures
 
@@ -101,7 +102,7 @@ def test_a_spare_cluster_may_stay_empty(tmp_path):
   fake_sweep.write_run(tmp_path)
   path = tmp_path / 'evaluation' / 'summary.json'
   summary = {**json.loads(path.read_text()), 'num_clusters': 3}
-  path.write_text(json.dumps(summary))
+  sealed_json.write(path, summary)
   assert measures.found_clusters(run_lib.read(tmp_path), 0.9) is True
 
 

@@ -10,6 +10,7 @@ import pytest
 from matplotlib import image
 
 from tests.testing import fake_search, fake_sweep
+from tff_algos.core import sealed_json
 from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.reports.sweep import sweep as sweep_lib
 from tff_algos.reports.sweep import sweep_page
@@ -90,7 +91,7 @@ def test_without_validation_there_is_no_table_of_best_rounds(tmp_path):
   assert heading in page.read_text()
   (path,) = tmp_path.rglob('summary.json')
   summary = json.loads(path.read_text())
-  path.write_text(json.dumps({**summary, 'best_by_validation': None}))
+  sealed_json.write(path, {**summary, 'best_by_validation': None})
   page = sweep_page.write_report(sweep_lib.read(tmp_path))
   assert heading not in page.read_text()
 

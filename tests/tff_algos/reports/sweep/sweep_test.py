@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.testing import fake_sweep
-from tff_algos.core import errors
+from tff_algos.core import errors, sealed_json
 from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.reports.sweep import sweep as sweep_lib
 
@@ -92,7 +92,7 @@ def test_runs_of_one_model_are_no_failures(tmp_path):
     assert (rate.successes, rate.num) == (4 - left, 4 - left)
     content = json.loads((path / 'summary.json').read_text())
     content['num_clusters'] = 1
-    (path / 'summary.json').write_text(json.dumps(content))
+    sealed_json.write(path / 'summary.json', content)
   assert sweep_lib.read(tmp_path).cells[0].rate is None
 
 

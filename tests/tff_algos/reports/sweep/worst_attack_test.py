@@ -4,6 +4,7 @@ import json
 import math
 
 from tests.testing import fake_sweep
+from tff_algos.core import sealed_json
 from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.reports.sweep import sweep as sweep_lib
 from tff_algos.reports.sweep import sweep_page, worst_attack
@@ -21,7 +22,7 @@ def _sweep(folder, levels, axes=(_ATTACKS, _RULES), score='accuracy'):
       content = json.loads(path.read_text())
       level = levels[run.values][run.seed]
       content['last'][f'attack/honest/test/personalized/{score}'] = level + 0.1
-      path.write_text(json.dumps(content))
+      sealed_json.write(path, content)
   return sweep_lib.read(folder)
 
 

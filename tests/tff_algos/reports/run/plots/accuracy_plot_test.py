@@ -3,6 +3,7 @@
 import pytest
 
 from tests.testing import fake_workdir
+from tff_algos.core import sealed_json
 from tff_algos.reports.plotting import style
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.run.plots import accuracy_plot
@@ -128,7 +129,7 @@ def test_nothing_to_draw(tmp_path):
 def test_only_the_initial_state(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=0)
   path = tmp_path / 'evaluation' / 'summary.json'
-  path.write_text('{"source_names": ["upright", "rotated_90"]}')
+  sealed_json.write(path, {'source_names': ['upright', 'rotated_90']})
   assert accuracy_plot.draw(run_lib.read(tmp_path)) is not None
 
 

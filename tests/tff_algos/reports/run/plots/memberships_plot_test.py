@@ -8,6 +8,7 @@ import pytest
 from matplotlib import image
 
 from tests.testing import fake_workdir
+from tff_algos.core import sealed_json
 from tff_algos.reports.plotting import style
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.run.plots import memberships_plot
@@ -59,7 +60,7 @@ def test_planted_clusters_need_not_be_sources(tmp_path):
     tmp_path, num_clusters=3, num_rounds=4, source_names=tuple('abcd')
   )
   path = tmp_path / 'evaluation' / 'summary.json'
-  path.write_text('{"source_names": ["digits"], "num_clusters": 3}')
+  sealed_json.write(path, {'source_names': ['digits'], 'num_clusters': 3})
   truth, _ = memberships_plot.draw(run_lib.read(tmp_path)).axes
   assert _names(truth)[::-1] == [f'planted cluster {i}' for i in range(4)]
   colors = {bars[0].get_facecolor() for bars in truth.containers}

@@ -1,11 +1,11 @@
 """The pictures of scores over seconds, against sums by hand."""
 
 import csv
-import json
 
 import numpy as np
 
 from tests.testing import fake_sweep, fake_workdir
+from tff_algos.core import sealed_json
 from tff_algos.evaluation import round_time
 from tff_algos.reports.plotting import style
 from tff_algos.reports.run import run as run_lib
@@ -84,7 +84,7 @@ def _write_sweep(tmp_path, cells):
         writer.writeheader()
         writer.writerows(rows)
       config = {'config': {'algorithm': {'name': algorithm}}}
-      (folder / 'config.json').write_text(json.dumps(config))
+      sealed_json.write(folder / 'config.json', config)
   return sweep_lib.read(tmp_path, clock=round_time.Clock(rates=(100.0,)))
 
 
