@@ -86,7 +86,7 @@ class DistributionsConfig:
     num_permutations: For label permutations: how many distributions; the
       first keeps its labels.
     noise_levels: For noise: standard deviation of the Gaussian noise of each
-      distribution, in units of features as read, such as (0.0, 0.2).
+      distribution, in units of the source's features, such as (0.0, 0.2).
     colors: For colors: color transformation of each distribution: `'original'`,
       `'inverted'`, and for three channels `'gray'`, `'gbr'`, `'brg'` (the
       channels in another order).
@@ -308,6 +308,9 @@ class DatasetConfig:
     keep_unlabelled: Whether clients of whom no example has a label are kept, to
       be scored; needs partition law `'natural'`. Examples without a label of
       other clients are left out then. Else both are malformed.
+    pixel_mean: Images, whose pixels are values from 0 to 1, are read as (pixel -
+      pixel_mean) / pixel_std.
+    pixel_std: See `pixel_mean`; > 0.
   """
 
   source: SourceConfig
@@ -323,9 +326,13 @@ class DatasetConfig:
   redact_dead_letters: bool = config_lib.added_option(False)
   fitted_from: str = config_lib.added_option('')
   keep_unlabelled: bool = config_lib.added_option(False)
+  pixel_mean: float = config_lib.added_option(0.0)
+  pixel_std: float = config_lib.added_option(1.0)
 
   def __post_init__(self) -> None:
     checks.check_int('seed', self.seed, minimum=0)
+    checks.check_fraction('pixel_mean', self.pixel_mean)
+    checks.check_positive('pixel_std', self.pixel_std)
     checks.check_int('num_shards', self.num_shards, minimum=1)
     checks.check_fraction(
       'max_dead_letter_fraction', self.max_dead_letter_fraction

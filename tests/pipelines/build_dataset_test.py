@@ -67,6 +67,27 @@ def test_preview_is_the_schema_that_is_built(built):
     assert spec == dataset.feature_spec
 
 
+def test_pixels_are_standardized(built, tmp_path):
+  config = raw_data.digits_config(pixel_mean=0.25, pixel_std=0.5)
+  shown = build_dataset.build(config, tmp_path)
+  with (
+    dataset_lib.FederatedDataset.open(built.path) as plain,
+    dataset_lib.FederatedDataset.open(shown.path) as standardized,
+  ):
+    assert plain.client_ids == standardized.client_ids
+    for source_index in (0, 1):
+      x = plain.held_out(source_index).x
+      found = standardized.held_out(source_index).x
+      np.testing.assert_allclose(found, (x - 0.25) / 0.5, atol=1e-6)
+      assert x.min() == 0 and found.min() == -0.5 and found.max() == 1.5
+
+
+def test_numbers_are_not_pixels(tmp_path):
+  config = raw_data.csv_config(tmp_path, pixel_mean=0.1)
+  with pytest.raises(errors.ConfigError, match='pixel_mean=0.1.*8-bit images'):
+    build_dataset.preview(config)
+
+
 @pytest.mark.parametrize(
   ('feature', 'x_shape'),
   [
