@@ -209,7 +209,7 @@ def _parse_jsonl(text: str, path: pathlib.Path) -> Iterator[tuple[str, str]]:
 
 
 def _parse_script(text: str, path: pathlib.Path) -> Iterator[tuple[str, str]]:
-  speeches = re.split(r'\n{2,}', text.replace('\r\n', '\n').strip('\n'))
+  speeches = re.split(r'\n(?:[ \t]*\n)+', text.replace('\r\n', '\n').strip('\n'))
   for speech in speeches:
     match = _SPEECH.fullmatch(speech)
     if match is None:
