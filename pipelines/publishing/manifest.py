@@ -24,7 +24,7 @@ from tff_algos.data import schema as schema_lib
 # recipe and raw data changes.
 CODE_VERSION = 3
 # The same for the dead letters alone.
-DEAD_LETTER_VERSION = 4
+DEAD_LETTER_VERSION = 5
 
 
 def describe_recipe(

@@ -105,7 +105,9 @@ def spell(cell: Any) -> str:
 
 
 def to_json(cell: Any) -> Any:
-  """Returns a cell that JSON can express; others as text."""
+  """Returns a cell that JSON can express; others as text, bytes as a count."""
+  if isinstance(cell, bytes):
+    return f'<{len(cell)} bytes>'
   if isinstance(cell, float) and not math.isfinite(cell):
     return str(cell)
   is_plain = cell is None or isinstance(cell, (bool, int, float, str))
@@ -114,6 +116,8 @@ def to_json(cell: Any) -> Any:
 
 def parse_number(cell: Any) -> float | None:
   """Returns a cell as a number, None if it is not numeric."""
+  if isinstance(cell, str) and '_' in cell:
+    return None  # Python's 1_000 is an id or a code in data.
   try:
     return float(cell)
   except (TypeError, ValueError, OverflowError):

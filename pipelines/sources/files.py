@@ -16,6 +16,7 @@ def find(folder: str, name: str) -> pathlib.Path:
   Raises:
     DataError: If none of the three exists.
   """
+  _refuse_folder(pathlib.Path(folder) / name)
   path = find_optional(folder, name)
   if path is None:
     raise errors.DataError(
@@ -35,7 +36,7 @@ def match(folder: str, pattern: str) -> list[pathlib.Path]:
   """Returns the files in a folder whose names match a pattern, sorted.
 
   Raises:
-    DataError: If there is none.
+    DataError: If there is none, or one is a folder.
   """
   paths = sorted(pathlib.Path(folder).glob(pattern))
   if not paths:
@@ -43,6 +44,8 @@ def match(folder: str, pattern: str) -> list[pathlib.Path]:
       f'no raw data: {folder!r} has no file {pattern!r}. Put it there, or mend '
       "the source's folder."
     )
+  for path in paths:
+    _refuse_folder(path)
   return paths
 
 
@@ -76,6 +79,15 @@ def read_text(path: pathlib.Path, encoding: str = 'utf-8') -> str:
       f'{path} is not {encoding.upper()} text: {error}. Convert it, or name '
       'the right file.'
     ) from None
+
+
+def _refuse_folder(path: pathlib.Path) -> None:
+  """Raises DataError if a folder is named in place of a file."""
+  if path.is_dir():
+    raise errors.DataError(
+      f'{path} is a folder, not a file; name its files, such as '
+      f'{path}/*{path.suffix}'
+    )
 
 
 def _spellings(name: str) -> tuple[str, ...]:

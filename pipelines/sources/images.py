@@ -46,8 +46,7 @@ class Options:
     for side in self.shape:
       checks.check_int('shape', side, minimum=1)
     self.feature()
-    if self.classes is not None:
-      checks.check_int('the number of classes', len(self.classes), minimum=2)
+    base.check_classes(self.classes)
 
   def feature(self) -> spec_lib.Feature:
     """Returns the raw column."""
@@ -179,11 +178,7 @@ class Images(base.FileSource):
 
 def _list_folders(folder: pathlib.Path) -> Iterator[Listed]:
   """Yields the files in folders `client/class`, and those elsewhere."""
-  paths = sorted(
-    path.relative_to(folder)
-    for path in folder.rglob('*')
-    if path.is_file() and not path.name.startswith('.')
-  )
+  paths = sorted(path.relative_to(folder) for path in _find_files(folder))
   if not paths:
     raise errors.DataError(
       f'no raw data: {str(folder)!r} has no files. Put images there as '
@@ -205,6 +200,18 @@ def _list_folders(folder: pathlib.Path) -> Iterator[Listed]:
         'the file does not lie at client/class/file', value=repr(str(path))
       )
       yield Listed(str(path), None, None, location, problem)
+
+
+def _find_files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Yields all files under a folder that are not hidden."""
+  for path in folder.rglob('*'):
+    if path.is_symlink() and path.is_dir():
+      raise errors.DataError(
+        f'{str(path)!r} is a link to a folder, which is not followed. Put the '
+        'folder itself there, or list the images in a CSV file and set table.'
+      )
+    if path.is_file() and not path.name.startswith('.'):
+      yield path
 
 
 def _list_table(folder: pathlib.Path, options: Options) -> Iterator[Listed]:

@@ -84,8 +84,7 @@ class Options:
         f'{len(self.feature_columns)} feature_columns and '
         f'{len(self.features)} features'
       )
-    if self.classes is not None:
-      checks.check_int('the number of classes', len(self.classes), minimum=2)
+    base.check_classes(self.classes)
     names = [column.name for column in self.schema]
     if len(set(names)) < len(names):
       raise errors.ConfigError(
@@ -286,7 +285,7 @@ class Table(base.FileSource):
       time = cells.parse_time(row[options.time_column])
       times.append(math.nan if time is None else time)
     return windows.find(
-      np.array(clients, str),
+      np.array(clients, object),
       np.array(times, np.float64),
       options.window_length,
       options.window_stride,

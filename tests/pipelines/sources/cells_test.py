@@ -16,6 +16,7 @@ from tff_algos.core import errors
     ({'minimum': 0.0}, -0.5, "column 'age': below 0, got -0.5"),
     ({}, 'nan', "column 'age': not a finite number, got 'nan'"),
     ({}, 'old', "column 'age': not a finite number, got 'old'"),
+    ({}, '1_000', "column 'age': not a finite number, got '1_000'"),
     ({}, ' ', "column 'age': empty"),
     ({}, None, "column 'age': empty"),
     ({'nullable': True}, None, None),
@@ -82,6 +83,7 @@ def test_cells_that_json_cannot_express_become_text():
     *(1, None, 'nan', '2026-11-20'),
   ]
   assert cells.to_json(decimal.Decimal('1.5')) == '1.5'
+  assert cells.to_json(bytes(5000)) == '<5000 bytes>'
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_file_that_is_no_text(tmp_path):
   ('more', 'text'),
   [
     ({'feature_columns': ()}, 'either feature_columns'),
-    ({'classes': ('one',)}, 'number of classes'),
+    ({'classes': ('one',)}, 'different labels, at least two'),
     ({'delimiter': ';;'}, 'one character'),
   ],
 )

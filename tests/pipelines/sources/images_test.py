@@ -174,6 +174,13 @@ def _column_twice(folder):
   return _source(folder, table='files.csv')
 
 
+def _linked_client(folder):
+  raw_sources.write_images(folder / 'all')
+  raw_sources.write_images(folder / 'images')
+  (folder / 'images' / 'carl').symlink_to(folder / 'all' / 'bob')
+  return _source(folder / 'images')
+
+
 def _no_column(folder):
   (folder / 'files.csv').write_text('path,client\n')
   return _source(folder, table='files.csv')
@@ -187,6 +194,7 @@ def _no_column(folder):
     (_no_client_level, "no folders client/class: .* like 'cat/0.jpg'"),
     (_one_class, 'have one class alone, cat'),
     (_column_twice, "has 2 column 'label'"),
+    (_linked_client, "images/carl' is a link to a folder"),
     (_no_column, "no column 'label'; its columns are: path, client"),
   ],
 )
@@ -228,3 +236,8 @@ def test_dataset_of_images(tmp_path):
 def test_shape_that_no_image_has(tmp_path, shape):
   with pytest.raises(errors.ConfigError, match='shape'):
     _source(tmp_path, shape=shape)
+
+
+def test_class_that_is_named_twice(tmp_path):
+  with pytest.raises(errors.ConfigError, match='different labels'):
+    _source(tmp_path, classes=('cat', 'cat', 'dog'))
