@@ -158,9 +158,9 @@ class PartitionConfig:
     fraction = self.options.get('unseen_fraction')
     if fraction and (self.num_clients is not None or self.num_unseen_clients):
       raise errors.ConfigError(
-        f'options.unseen_fraction={fraction} sets the unseen ones of all clients'
-        f', got num_clients={self.num_clients} and num_unseen_clients='
-        f'{self.num_unseen_clients}. Leave out either.'
+        f'options.unseen_fraction={fraction} takes its share of all clients, '
+        f'got num_clients={self.num_clients} and num_unseen_clients='
+        f'{self.num_unseen_clients} as well. Leave out either.'
       )
 
   @property

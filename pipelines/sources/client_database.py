@@ -216,7 +216,7 @@ def _records(
   if len(rows) != size:
     raise errors.DataError(
       f'the client {client!r} has {"more" if len(rows) > size else "fewer"} '
-      f'examples in the split {split!r} than client_metadata says: the database '
-      'is damaged.'
+      f'examples in the split {split!r} than client_metadata says: the '
+      'database is damaged.'
     )
   return [record for (record,) in rows]

@@ -164,7 +164,7 @@ def test_round_trip():
           'options': {'unseen_fraction': 0.1},
         }
       },
-      'unseen_fraction=0.1 .* num_unseen_clients=1. Leave out either',
+      'unseen_fraction=0.1 .* num_unseen_clients=1 as well. Leave',
     ),
   ],
 )
