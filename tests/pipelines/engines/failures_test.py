@@ -82,8 +82,7 @@ def test_beam_need_not_tell_what_is_carried(caplog):
   assert 'a bug' in caplog.text
 
 
-@pytest.mark.parametrize('engine', [_as_text, _pickled])
-def test_error_of_another_module_is_that_which_it_extends(engine):
-  found = failures.find(engine(_carry(objects.ForbiddenError(_TEXT))))
+def test_error_of_another_module_is_that_which_it_extends():
+  found = failures.find(_as_text(_carry(objects.ForbiddenError(_TEXT))))
   assert type(found) is errors.InfrastructureError
   assert str(found) == _TEXT

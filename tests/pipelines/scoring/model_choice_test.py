@@ -73,7 +73,10 @@ def test_assignments(tmp_path):
     (b'client_id,cluster_id\nann\n', "line 2: cluster_id must .* ''"),
     (b'client_id,cluster_id\nann,1\nann,1\n', "line 3: client 'ann' comes tw"),
     (b'client_id,cluster_id\n\xff,1\n', 'cannot be read'),
-    (b'cluster_id,client_id\n1,"ann\n1,bob\n', 'cannot be read: unexpected end'),
+    (
+      b'cluster_id,client_id\n1,"ann\n1,bob\n',
+      'cannot be read: unexpected end',
+    ),
   ],
 )
 def test_bad_assignments(tmp_path, content, words):

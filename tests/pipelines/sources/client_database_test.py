@@ -169,7 +169,7 @@ def test_client_with_more_than_it_says(tmp_path):
     "UPDATE client_metadata SET num_examples = 2 WHERE client_id LIKE 'o%'",
   )
   assert [*source.read(base.Block('train', 0, 3))]
-  with pytest.raises(errors.DataError, match='TABLE examples\" has more exampl'):
+  with pytest.raises(errors.DataError, match='TABLE examples" has more exampl'):
     _read(source)
 
 

@@ -205,7 +205,9 @@ def test_classes_that_are_chosen(data_dir):
 @pytest.mark.parametrize('classes', [(0, 3), (-1, 2)])
 def test_classes_that_the_set_does_not_have(data_dir, classes):
   source = _source(data_dir, label='animal', classes=classes)
-  with pytest.raises(errors.DataError, match="from 0 to 2, the labels 'animal'"):
+  with pytest.raises(
+    errors.DataError, match="from 0 to 2, the labels 'animal'"
+  ):
     source.features()
 
 
