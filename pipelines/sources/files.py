@@ -16,9 +16,9 @@ def find(folder: str, name: str) -> pathlib.Path:
   Raises:
     DataError: If none of the three exists.
   """
-  _refuse_folder(pathlib.Path(folder) / name)
   path = find_optional(folder, name)
   if path is None:
+    _refuse_folder(pathlib.Path(folder) / name)
     raise errors.DataError(
       f'no raw data: none of {", ".join(_spellings(name))} is in {folder!r}. '
       "Download it there, or mend the source's folder."

@@ -62,3 +62,6 @@ def test_folder_in_place_of_a_file(tmp_path):
   for open_one in (files.match, files.find):
     with pytest.raises(errors.DataError, match=words):
       open_one(str(tmp_path), 'visits.parquet')
+  packed = tmp_path / 'visits.parquet.gz'
+  packed.write_bytes(b'')
+  assert files.find(str(tmp_path), 'visits.parquet') == packed
