@@ -139,6 +139,8 @@ class PartitionConfig:
       `'natural'` (the source names the client of each example).
     num_clients: Clients that training may use; None for natural: all of them.
     num_unseen_clients: More clients of the same law that training never sees.
+      Where natural clients come and go between datasets, see `unseen_fraction`
+      of that law.
     options: Fields of that law's `Options`; with all defaults once checked.
   """
 
@@ -153,11 +155,23 @@ class PartitionConfig:
     if self.law != laws.NATURAL or self.num_clients is not None:
       checks.check_int('num_clients', self.num_clients, minimum=1)
     checks.check_int('num_unseen_clients', self.num_unseen_clients, minimum=0)
+    fraction = self.options.get('unseen_fraction')
+    if fraction and (self.num_clients is not None or self.num_unseen_clients):
+      raise errors.ConfigError(
+        f'options.unseen_fraction={fraction} takes its share of all clients, '
+        f'got num_clients={self.num_clients} and num_unseen_clients='
+        f'{self.num_unseen_clients} as well. Leave out either.'
+      )
 
   @property
   def law_options(self) -> Any:
     """Returns the options as an instance of the law's `Options`."""
     return laws.parse_options(self.law, self.options)
+
+  @property
+  def has_unseen(self) -> bool:
+    """Returns whether there are unseen clients."""
+    return bool(self.num_unseen_clients or self.options.get('unseen_fraction'))
 
   @property
   def divides_classes(self) -> bool:

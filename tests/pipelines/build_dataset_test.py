@@ -265,13 +265,13 @@ def test_dead_letters(tmp_path):
     (62, 'a', "'?'"),
     (63, 'y', "'maybe'"),
     (64, 'a', "'nan'"),
-    (65, 'b', 'None'),
+    (65, None, None),
   ]
   assert letters[1]['row'] == {'a': '1', 'b': '2', 'y': 'maybe', 'who': 'ann'}
 
 
 def test_blank_client_id_is_a_dead_letter(tmp_path):
-  raw_data.write_csv(tmp_path, 60, ('1,2,no, ', '1,2,no'))
+  raw_data.write_csv(tmp_path, 60, ('1,2,no, ', '1,2,no,'))
   natural = {'partition': {'law': 'natural'}, 'max_dead_letter_fraction': 0.05}
   config = raw_data.csv_config(tmp_path, **natural)
   result = build_dataset.build(config, tmp_path / 'dataset')
