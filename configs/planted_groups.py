@@ -16,6 +16,7 @@ data of Di, Yang, Ye and Chang (arXiv 2310.14337):
   mnist_falling ...  `mnist`, `cifar10`, `synthetic` and `synthetic_80_20` with clients'
              learning rates that are divided by ten after rounds 100 and 150, as in the
              paper's code
+  mnist_standardized_falling  the same with pixels of mean 0 and variance 1, as there
 
 All clients take part in each of 200 rounds: one epoch in batches of 128, SGD with
 momentum and weight decay. Images are read from the original files of a folder,
@@ -24,10 +25,10 @@ data/mnist or data/cifar10 (the binary version):
 The dataset contains each client's group, and on `synthetic` its mixture, so a run
 reports how well memberships recover them.
 
-Deviations from the paper and its code: pixels are values from 0 to 1, not standardized;
-MobileNet-v2 is initialized at random, with group normalization and without dropout;
-momentum is reset in every round; and the learning rate decays only in the variants
-`*_falling`.
+Deviations from the paper and its code: pixels are values from 0 to 1, standardized only
+in the variant of that name; MobileNet-v2 is initialized at random, with group
+normalization and without dropout; momentum is reset in every round; and the learning
+rate decays only in the variants `*_falling`.
 """
 
 import types
@@ -38,11 +39,13 @@ import ml_collections
 from configs import base
 
 _FALLING = '_falling'
+_STANDARDIZED = '_standardized'
 _DATA = ('mnist', 'mnist_alike', 'cifar10', 'synthetic', 'synthetic_80_20')
 VARIANTS = (
   *_DATA,
   'smoke',
   *(f'{data}{_FALLING}' for data in _DATA if data != 'mnist_alike'),
+  f'mnist{_STANDARDIZED}{_FALLING}',
 )
 # As in PPFL's release, for all methods.
 WEIGHT_DECAY = 5e-4
@@ -81,7 +84,10 @@ def get_config(
     evaluation_interval=1 if is_smoke else 5,
     checkpoint_interval=50,
   )
-  if data != variant:
+  if _STANDARDIZED in variant:
+    # Of MNIST's training images, as in the release.
+    config.dataset.update(pixel_mean=0.1307, pixel_std=0.3081)
+  if variant.endswith(_FALLING):
     fall_as_released(config)
   for training in base.trainings(config):
     training.update(
@@ -96,8 +102,8 @@ def get_config(
 
 
 def data_of(variant: str) -> str:
-  """Returns the variant of the same clients with constant learning rates."""
-  return variant.removesuffix(_FALLING)
+  """Returns the variant of the same clients, pixels and rates as they are."""
+  return variant.removesuffix(_FALLING).removesuffix(_STANDARDIZED)
 
 
 def fall_as_released(config: ml_collections.ConfigDict) -> None:

@@ -194,11 +194,28 @@ def _schema_before_fit(
   dists = distributions.build_distributions(
     config.distributions, source, config.seed
   )
-  features = source.features()._asdict()
+  features = _standardize(source.features(), config)._asdict()
   del features['x_range']  # Checked here; the stored schema does not have it.
   return schema_lib.Schema(
     **features,
     source_names=tuple(distribution.name for distribution in dists),
+  )
+
+
+def _standardize(
+  features: base.Features, config: options.DatasetConfig
+) -> base.Features:
+  mean, std = config.pixel_mean, config.pixel_std
+  if (mean, std) == (0, 1):
+    return features
+  if features.x_dtype != 'uint8':
+    raise errors.ConfigError(
+      f'dataset.pixel_mean={mean!r} and pixel_std={std!r} are for sources of '
+      f'8-bit images; {config.source.name!r} has {features.x_dtype} features. '
+      'Leave both out'
+    )
+  return features._replace(
+    x_scale=features.x_scale / std, x_offset=(features.x_offset - mean) / std
   )
 
 

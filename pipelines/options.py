@@ -86,7 +86,7 @@ class DistributionsConfig:
     num_permutations: For label permutations: how many distributions; the
       first keeps its labels.
     noise_levels: For noise: standard deviation of the Gaussian noise of each
-      distribution, in units of features as read, such as (0.0, 0.2).
+      distribution, in units of the source's features, such as (0.0, 0.2).
     colors: For colors: color transformation of each distribution: `'original'`,
       `'inverted'`, and for three channels `'gray'`, `'gbr'`, `'brg'` (the
       channels in another order).
@@ -139,6 +139,8 @@ class PartitionConfig:
       `'natural'` (the source names the client of each example).
     num_clients: Clients that training may use; None for natural: all of them.
     num_unseen_clients: More clients of the same law that training never sees.
+      Where natural clients come and go between datasets, see `unseen_fraction`
+      of that law.
     options: Fields of that law's `Options`; with all defaults once checked.
   """
 
@@ -153,11 +155,23 @@ class PartitionConfig:
     if self.law != laws.NATURAL or self.num_clients is not None:
       checks.check_int('num_clients', self.num_clients, minimum=1)
     checks.check_int('num_unseen_clients', self.num_unseen_clients, minimum=0)
+    fraction = self.options.get('unseen_fraction')
+    if fraction and (self.num_clients is not None or self.num_unseen_clients):
+      raise errors.ConfigError(
+        f'options.unseen_fraction={fraction} takes its share of all clients, '
+        f'got num_clients={self.num_clients} and num_unseen_clients='
+        f'{self.num_unseen_clients} as well. Leave out either.'
+      )
 
   @property
   def law_options(self) -> Any:
     """Returns the options as an instance of the law's `Options`."""
     return laws.parse_options(self.law, self.options)
+
+  @property
+  def has_unseen(self) -> bool:
+    """Returns whether there are unseen clients."""
+    return bool(self.num_unseen_clients or self.options.get('unseen_fraction'))
 
   @property
   def divides_classes(self) -> bool:
@@ -308,6 +322,9 @@ class DatasetConfig:
     keep_unlabelled: Whether clients of whom no example has a label are kept, to
       be scored; needs partition law `'natural'`. Examples without a label of
       other clients are left out then. Else both are malformed.
+    pixel_mean: Images, whose pixels are values from 0 to 1, are read as (pixel -
+      pixel_mean) / pixel_std.
+    pixel_std: See `pixel_mean`; > 0.
   """
 
   source: SourceConfig
@@ -323,9 +340,13 @@ class DatasetConfig:
   redact_dead_letters: bool = config_lib.added_option(False)
   fitted_from: str = config_lib.added_option('')
   keep_unlabelled: bool = config_lib.added_option(False)
+  pixel_mean: float = config_lib.added_option(0.0)
+  pixel_std: float = config_lib.added_option(1.0)
 
   def __post_init__(self) -> None:
     checks.check_int('seed', self.seed, minimum=0)
+    checks.check_fraction('pixel_mean', self.pixel_mean)
+    checks.check_positive('pixel_std', self.pixel_std)
     checks.check_int('num_shards', self.num_shards, minimum=1)
     checks.check_fraction(
       'max_dead_letter_fraction', self.max_dead_letter_fraction

@@ -38,9 +38,9 @@ def carried() -> Generator[None]:
   try:
     yield
   except _CARRIED as error:
-    name, words = type(error).__name__, [str(error)]
+    name, words = _name_kind(error), [str(error)]
     if isinstance(error, OSError):
-      name, words = OSError.__name__, [error.errno, error.strerror or words[0]]
+      words = [error.errno, error.strerror or words[0]]
       if error.filename is not None:
         words.append(str(error.filename))
     spelled = base64.b64encode(json.dumps([name, words]).encode()).decode()
@@ -63,6 +63,14 @@ def find(error: BaseException) -> BaseException | None:
       found = _spelled_in(str(link))
     link = link.__cause__ or link.__context__
   return found
+
+
+def _name_kind(error: BaseException) -> str:
+  """Returns the name of the first class of an error that `errors` has."""
+  if isinstance(error, OSError):
+    return OSError.__name__
+  names = (kind.__name__ for kind in type(error).__mro__)
+  return next(name for name in names if hasattr(errors, name))
 
 
 def _spelled_in(text: str) -> BaseException | None:

@@ -224,6 +224,10 @@ def _find_lack(example: base.RawExample, needs: Needs) -> base.Problem | None:
     )
   if needs.group and not example.group:
     return base.Problem("the group is missing, which split_by='group' needs")
+  if needs.group and not _is_unicode(example.group or ''):
+    return base.Problem(
+      'the group is not Unicode text', value=repr(example.group)
+    )
   if needs.time and (example.time is None or not math.isfinite(example.time)):
     return base.Problem('the time is missing, which splits by time need')
   return None

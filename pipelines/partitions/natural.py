@@ -27,18 +27,24 @@ class Options:
     min_examples: Least number of examples of a client in all splits.
     min_train_examples: Least number of training examples.
     min_test_examples: Least number of test examples.
+    unseen_fraction: Share of unseen clients, < 1: those whose name has a hash
+      below it, so that a client is in the same group in every dataset of one
+      seed. In place of `num_unseen_clients`, the least hashes of a dataset,
+      which are others where clients come and go.
   """
 
   sample_fraction: float = 1.0
   min_examples: int = 0
   min_train_examples: int = 0
   min_test_examples: int = 0
+  unseen_fraction: float = 0.0
 
   def __post_init__(self) -> None:
     checks.check_positive('sample_fraction', self.sample_fraction)
     checks.check_fraction('sample_fraction', self.sample_fraction)
     for name in ('min_examples', 'min_train_examples', 'min_test_examples'):
       checks.check_int(name, getattr(self, name), minimum=0)
+    checks.check_below_one('unseen_fraction', self.unseen_fraction)
 
 
 class Clients(NamedTuple):

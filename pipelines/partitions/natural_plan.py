@@ -6,6 +6,7 @@ from pipelines import options
 from pipelines.examples import splits
 from pipelines.partitions import clients, feature_shift, natural
 from pipelines.steps import planning
+from tff_algos.core import errors
 from tff_algos.core.structures import Array
 from tff_algos.data import schema
 
@@ -41,7 +42,6 @@ def make_plan(
     config.seed,
   )
   split = np.where(is_dealt & (roles == splits.HELD_OUT), splits.TEST, roles)
-  num_unseen = config.partition.num_unseen_clients
   kept = natural.choose(
     config.partition.law_options,
     natural.Clients(
@@ -51,16 +51,22 @@ def make_plan(
       labels > 0,
     ),
     config.partition.num_clients,
-    num_unseen,
+    config.partition.num_unseen_clients,
   )
+  is_unseen = _draw_unseen(names[kept], config)
+  num_unseen = int(np.sum(is_unseen))
+  if num_unseen and num_unseen == len(kept):
+    raise errors.PartitionError(
+      f'all {num_unseen} clients that pass the filters are unseen by '
+      f'partition.options.unseen_fraction='
+      f'{config.partition.law_options.unseen_fraction}, and at least one must '
+      'be left to train. Lower it.'
+    )
   # Examples of clients without any label are test examples, not held out.
   to_score = labels[index] == 0
   roles[to_score], is_dealt[to_score] = splits.TEST, True
   order = np.concatenate(
-    [
-      _order(names, kept, num_unseen, config.seed),
-      np.flatnonzero(labels == 0),
-    ]
+    [kept[~is_unseen], kept[is_unseen], np.flatnonzero(labels == 0)]
   )
   owners = natural.renumber(order, len(names))[index]
   owners = np.where(is_dealt, owners, planning.NOBODY).astype(np.int32)
@@ -90,19 +96,16 @@ def _is_dealt(roles: Array, config: options.SplitsConfig) -> Array:
   return (roles >= 0) & (roles <= last)
 
 
-def _order(names: Array, kept: Array, num_unseen: int, seed: int) -> Array:
-  """Returns the selected clients, participating ones first, sorted by name.
-
-  Args:
-    names: All clients, sorted.
-    kept: Positions of the selected clients, ascending.
-    num_unseen: Number of unseen clients, sampled by lot.
-    seed: The dataset's seed.
-  """
-  lot = natural.draw_lots(names[kept], seed, 'partition/unseen')
+def _draw_unseen(names: Array, config: options.DatasetConfig) -> Array:
+  """Returns a mask of the unseen ones among selected clients, bool `[n]`."""
+  lot = natural.draw_lots(names, config.seed, 'partition/unseen')
+  fraction = config.partition.law_options.unseen_fraction
+  if fraction:
+    return lot < fraction * 2.0**64
+  is_unseen = np.zeros(len(names), bool)
   by_lot = np.argsort(lot, kind='stable')
-  unseen, participating = by_lot[:num_unseen], by_lot[num_unseen:]
-  return kept[np.concatenate([np.sort(participating), np.sort(unseen)])]
+  is_unseen[by_lot[: config.partition.num_unseen_clients]] = True
+  return is_unseen
 
 
 def _count_left_out(

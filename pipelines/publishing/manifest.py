@@ -22,9 +22,9 @@ from tff_algos.data import schema as schema_lib
 
 # Hashed into every version's name. To be raised when the output for the same
 # recipe and raw data changes.
-CODE_VERSION = 2
+CODE_VERSION = 3
 # The same for the dead letters alone.
-DEAD_LETTER_VERSION = 4
+DEAD_LETTER_VERSION = 5
 
 
 def describe_recipe(

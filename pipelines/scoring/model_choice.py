@@ -145,8 +145,8 @@ def read_assignments(path: pathlib.Path) -> dict[str, int]:
     raise errors.DataError(f'{found}. {_EVALUATE_AGAIN}')
   assignments: dict[str, int] = {}
   try:
-    with path.open(newline='', encoding='utf-8') as file:
-      reader = csv.DictReader(file)
+    with path.open(newline='', encoding='utf-8-sig') as file:
+      reader = csv.DictReader(file, strict=True)
       missing = {'client_id', 'cluster_id'} - set(reader.fieldnames or ())
       if missing:
         raise errors.DataError(

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from tff_algos.core import config as config_lib
+from tff_algos.core import errors
 from tff_algos.core.structures import Array
 from tff_algos.data import integrity
 from tff_algos.features import spec as spec_lib
@@ -239,6 +240,14 @@ class GeneratedSource(FileSource):
   def recipe(self) -> Mapping[str, Any]:
     """Returns all options."""
     return dataclasses.asdict(self._options)
+
+
+def check_classes(classes: Sequence[Any] | None) -> None:
+  """Raises ConfigError unless classes are different ones, at least two."""
+  if classes is not None and len(set(classes)) < max(2, len(classes)):
+    raise errors.ConfigError(
+      f'classes must be different labels, at least two, got {classes!r}'
+    )
 
 
 def cut_blocks(part: str, num_examples: int) -> list[Block]:

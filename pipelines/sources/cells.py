@@ -57,7 +57,7 @@ class Column:
     """Returns the error of a cell of this column, or None if it is valid."""
     if is_empty(cell):
       return None if self.nullable else base.Problem('empty', self.name)
-    if self.allowed is not None and str(cell).strip() not in self.allowed:
+    if self.allowed is not None and spell(cell) not in self.allowed:
       return self._problem('not one of the allowed values', cell)
     if self.type == TIME and parse_time(cell) is None:
       return self._problem('not a number, date or time', cell)
@@ -82,12 +82,32 @@ class Column:
 
 
 def is_empty(cell: Any) -> bool:
-  """Returns whether a cell is null, or text without a visible character."""
+  """Returns whether a cell is null, NaN, or text of blanks."""
+  if isinstance(cell, float):
+    return math.isnan(cell)
   return cell is None or (isinstance(cell, str) and not cell.strip())
 
 
+def spell(cell: Any) -> str:
+  """Returns the text of a client, group, class or category; '' if it is empty.
+
+  Files may store one column by different types: pandas turns integers into
+  floats as soon as one is missing. Bytes that are not UTF-8 become text that is
+  not Unicode, which the checks of examples refuse.
+  """
+  if is_empty(cell):
+    return ''
+  if isinstance(cell, float) and cell.is_integer():
+    return str(int(cell))
+  if isinstance(cell, bytes):
+    cell = cell.decode(errors='surrogateescape')
+  return str(cell).strip()
+
+
 def to_json(cell: Any) -> Any:
-  """Returns a cell that JSON can express; others as text."""
+  """Returns a cell that JSON can express; others as text, bytes as a count."""
+  if isinstance(cell, bytes):
+    return f'<{len(cell)} bytes>'
   if isinstance(cell, float) and not math.isfinite(cell):
     return str(cell)
   is_plain = cell is None or isinstance(cell, (bool, int, float, str))
@@ -96,6 +116,8 @@ def to_json(cell: Any) -> Any:
 
 def parse_number(cell: Any) -> float | None:
   """Returns a cell as a number, None if it is not numeric."""
+  if isinstance(cell, str) and '_' in cell:
+    return None  # Python's 1_000 is an id or a code in data.
   try:
     return float(cell)
   except (TypeError, ValueError, OverflowError):

@@ -79,10 +79,12 @@ class ClientDatabase(base.FolderSource):
     """Yields the examples of a block."""
     sizes = self._sizes(block.part)
     clients = list(sizes)
+    recorded = ClientDatabase._sizes(self, block.part)  # A subclass has less.
     with _open(self._path()) as database:
       for run in base.runs(list(sizes.values()), block):
         client = clients[run.index]
-        for record in _records(database, client, block.part, run):
+        is_last = run.stop == recorded[client]
+        for record in _records(database, client, block.part, run, is_last):
           for example in self._parse(record):
             yield example._replace(
               is_test=block.part == TEST,
@@ -198,17 +200,23 @@ def _count(path: pathlib.Path) -> dict[str, dict[str, int]]:
 
 
 def _records(
-  database: sqlite3.Connection, client: str, split: str, run: base.Run
+  database: sqlite3.Connection,
+  client: str,
+  split: str,
+  run: base.Run,
+  is_last: bool,
 ) -> list[Any]:
-  """Returns the records of a run, in insertion order."""
+  """Returns the records of a run, the client's last or not, in their order."""
+  size = run.stop - run.start
   rows = database.execute(
     'SELECT serialized_example_proto FROM examples WHERE client_id = ? AND '
     'split_name = ? ORDER BY rowid LIMIT ? OFFSET ?',
-    (client, split, run.stop - run.start, run.start),
+    (client, split, size + is_last, run.start),
   ).fetchall()
-  if len(rows) < run.stop - run.start:
+  if len(rows) != size:
     raise errors.DataError(
-      f'the client {client!r} has fewer examples in the split {split!r} than '
-      'client_metadata says: the database is damaged.'
+      f'the client {client!r} has {"more" if len(rows) > size else "fewer"} '
+      f'examples in the split {split!r} than client_metadata says: the '
+      'database is damaged.'
     )
   return [record for (record,) in rows]

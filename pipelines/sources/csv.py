@@ -32,12 +32,27 @@ class Options(table.Options):
       )
 
 
+class Format(NamedTuple):
+  """What a CSV file is read by.
+
+  Attributes:
+    columns: Names of the columns that it must have once.
+    column_names: Names of all columns if it has no header line.
+    delimiter: Delimiter of the columns.
+  """
+
+  columns: tuple[str, ...]
+  column_names: tuple[str, ...] | None = None
+  delimiter: str = ','
+
+
 class Rows(NamedTuple):
   """Rows of a file.
 
   Attributes:
     lines: The last line of each row, from 1.
-    rows: Column -> cell; those of a row that is too long have the column None.
+    rows: Column -> cell; those of a row that is too long have the column None,
+      and those that a row lacks are None.
   """
 
   lines: list[int]
@@ -50,11 +65,10 @@ class Csv(table.Table):
   def _locate_row(self, part: str, row: int) -> base.Location:
     block = base.Block(part, row, row + 1)
     ((path, run),) = self._runs(block)
-    lines, rows = self._read(path)
-    return base.Location(path.name, lines[run.start], _by_name(rows[run.start]))
+    return locate(path, self._read(path), run.start)
 
   def _num_rows(self, part: str) -> int:
-    return sum(len(self._read(path).rows) for path in self._paths(part))
+    return sum(self._count(path) for path in self._paths(part))
 
   def _rows(self, block: base.Block) -> Iterator[Mapping[str, Any]]:
     for path, run in self._runs(block):
@@ -62,20 +76,24 @@ class Csv(table.Table):
 
   def _parse(self, row: Mapping[str, Any]) -> base.RawExample:
     example = super()._parse(row)
-    if None in row:
-      problem = base.Problem('the row has too many cells')
-      example = example._replace(problem=problem)
-    return example
+    return example._replace(problem=find_problem(row) or example.problem)
 
   def _runs(self, block: base.Block) -> Iterator[tuple[pathlib.Path, base.Run]]:
     """Yields the files of a block, and its rows in each."""
     paths = self._paths(block.part)
-    sizes = [len(self._read(path).rows) for path in paths]
+    sizes = [self._count(path) for path in paths]
     for run in base.runs(sizes, block):
       yield paths[run.index], run
 
+  def _count(self, path: pathlib.Path) -> int:
+    return _count_rows(path, self._format(), path.stat().st_mtime_ns)
+
   def _read(self, path: pathlib.Path) -> Rows:
-    return _read_rows(path, self._options, path.stat().st_mtime_ns)
+    return read_rows(path, self._format())
+
+  def _format(self) -> Format:
+    options = self._options
+    return Format(options.columns(), options.column_names, options.delimiter)
 
   def _paths(self, part: str) -> Sequence[pathlib.Path]:
     path = self._path(part)
@@ -84,35 +102,64 @@ class Csv(table.Table):
     return [files.find(str(path.parent), path.name)]
 
 
-@functools.lru_cache(maxsize=256)
-def _read_rows(path: pathlib.Path, options: Options, mtime_ns: int) -> Rows:
+def read_rows(path: pathlib.Path, form: Format) -> Rows:
+  """Returns the rows of a CSV file.
+
+  Raises:
+    DataError: If it is no CSV, or a column is missing or there twice.
+  """
+  return _read_rows(path, form, path.stat().st_mtime_ns)
+
+
+def find_problem(row: Mapping[str, Any]) -> base.Problem | None:
+  """Returns the error of a row with too many or too few cells, or None."""
+  if None in row:
+    return base.Problem('the row has too many cells')
+  if None in row.values():
+    return base.Problem('the row has too few cells')
+  return None
+
+
+def locate(path: pathlib.Path, found: Rows, index: int) -> base.Location:
+  """Returns file, line and cells of a row; cells without a column have ''."""
+  row = {name or '': cell for name, cell in found.rows[index].items()}
+  return base.Location(path.name, found.lines[index], row)
+
+
+# Apart from the rows, so that a block reads none of the files before it.
+@functools.cache
+def _count_rows(path: pathlib.Path, form: Format, mtime_ns: int) -> int:
+  """Returns the number of rows of a file, cached by `mtime_ns`."""
+  return len(_read_rows(path, form, mtime_ns).rows)
+
+
+# A month of daily files: windows read a client's rows of all of them.
+@functools.lru_cache(maxsize=32)
+def _read_rows(path: pathlib.Path, form: Format, mtime_ns: int) -> Rows:
   """Returns the rows of a file, cached by `mtime_ns`."""
   del mtime_ns
   reader = csv.DictReader(
     io.StringIO(files.read_text(path), newline=''),
-    fieldnames=options.column_names,
-    delimiter=options.delimiter,
+    fieldnames=form.column_names,
+    delimiter=form.delimiter,
     skipinitialspace=True,
+    strict=True,  # Else a stray quotation mark hides all rows after it.
   )
+  lines, rows = [], []
   try:
     columns = [*(reader.fieldnames or ())]
-    for column in options.columns():
+    for column in form.columns:
       if columns.count(column) != 1:
         raise errors.DataError(
           f'{path} has {columns.count(column) or "no"} column {column!r}; its '
           f'columns are: {", ".join(columns) or "none"}'
         )
-    lines, rows = [], []
     for row in reader:
       lines.append(reader.line_num)
       rows.append(row)
     return Rows(lines, rows)
   except csv.Error as error:
     raise errors.DataError(
-      f'line {reader.line_num} of {path} is no CSV: {error}'
+      f'line {reader.line_num + 1} of {path} begins a row that is no CSV: '
+      f'{error}. Close its quotation mark, or double those within a cell.'
     ) from None
-
-
-def _by_name(row: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the cells of a row; those without a column have the column ''."""
-  return {name or '': cell for name, cell in row.items()}

@@ -18,6 +18,7 @@ def find(folder: str, name: str) -> pathlib.Path:
   """
   path = find_optional(folder, name)
   if path is None:
+    _refuse_folder(pathlib.Path(folder) / name)
     raise errors.DataError(
       f'no raw data: none of {", ".join(_spellings(name))} is in {folder!r}. '
       "Download it there, or mend the source's folder."
@@ -35,7 +36,7 @@ def match(folder: str, pattern: str) -> list[pathlib.Path]:
   """Returns the files in a folder whose names match a pattern, sorted.
 
   Raises:
-    DataError: If there is none.
+    DataError: If there is none, or one is a folder.
   """
   paths = sorted(pathlib.Path(folder).glob(pattern))
   if not paths:
@@ -43,6 +44,8 @@ def match(folder: str, pattern: str) -> list[pathlib.Path]:
       f'no raw data: {folder!r} has no file {pattern!r}. Put it there, or mend '
       "the source's folder."
     )
+  for path in paths:
+    _refuse_folder(path)
   return paths
 
 
@@ -76,6 +79,15 @@ def read_text(path: pathlib.Path, encoding: str = 'utf-8') -> str:
       f'{path} is not {encoding.upper()} text: {error}. Convert it, or name '
       'the right file.'
     ) from None
+
+
+def _refuse_folder(path: pathlib.Path) -> None:
+  """Raises DataError if a folder is named in place of a file."""
+  if path.is_dir():
+    raise errors.DataError(
+      f'{path} is a folder, not a file; name its files, such as '
+      f'{path}/*{path.suffix}'
+    )
 
 
 def _spellings(name: str) -> tuple[str, ...]:

@@ -1,15 +1,13 @@
 """Source of images in files: `client/class/file`, or listed in a table."""
 
-import csv
 import dataclasses
 import functools
 import hashlib
-import io
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pipelines.sources import base, cells, files
+from pipelines.sources import base, csv, files
 from tff_algos.core import checks, errors
 from tff_algos.features import spec as spec_lib
 
@@ -48,8 +46,7 @@ class Options:
     for side in self.shape:
       checks.check_int('shape', side, minimum=1)
     self.feature()
-    if self.classes is not None:
-      checks.check_int('the number of classes', len(self.classes), minimum=2)
+    base.check_classes(self.classes)
 
   def feature(self) -> spec_lib.Feature:
     """Returns the raw column."""
@@ -181,11 +178,7 @@ class Images(base.FileSource):
 
 def _list_folders(folder: pathlib.Path) -> Iterator[Listed]:
   """Yields the files in folders `client/class`, and those elsewhere."""
-  paths = sorted(
-    path.relative_to(folder)
-    for path in folder.rglob('*')
-    if path.is_file() and not path.name.startswith('.')
-  )
+  paths = sorted(path.relative_to(folder) for path in _find_files(folder))
   if not paths:
     raise errors.DataError(
       f'no raw data: {str(folder)!r} has no files. Put images there as '
@@ -209,33 +202,33 @@ def _list_folders(folder: pathlib.Path) -> Iterator[Listed]:
       yield Listed(str(path), None, None, location, problem)
 
 
+def _find_files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Yields all files under a folder that are not hidden."""
+  for path in folder.rglob('*'):
+    if path.is_symlink() and path.is_dir():
+      raise errors.DataError(
+        f'{str(path)!r} is a link to a folder, which is not followed. Put the '
+        'folder itself there, or list the images in a CSV file and set table.'
+      )
+    if path.is_file() and not path.name.startswith('.'):
+      yield path
+
+
 def _list_table(folder: pathlib.Path, options: Options) -> Iterator[Listed]:
   """Yields the files that a table lists, which need not exist."""
   path = files.find(str(folder), options.table)
-  reader = csv.DictReader(io.StringIO(files.read_text(path), newline=''))
   columns = (options.path_column, options.label_column, options.client_column)
-  try:
-    for column in filter(None, columns):
-      if column not in (reader.fieldnames or ()):
-        raise errors.DataError(
-          f'{path} has no column {column!r}; its columns are: '
-          f'{", ".join(reader.fieldnames or ()) or "none"}'
-        )
-    for row in reader:
-      location = base.Location(
-        path.name, reader.line_num, {k or '': v for k, v in row.items()}
+  read = csv.read_rows(path, csv.Format(tuple(filter(None, columns))))
+  for index, row in enumerate(read.rows):
+    name, label, client = (
+      row[column].strip() or None if column and row[column] else None
+      for column in columns
+    )
+    problem = csv.find_problem(row)
+    if problem is None and (name is None or '\0' in name):
+      problem = base.Problem(
+        'the path is missing', options.path_column, repr(name)
       )
-      name, label, client = (
-        None if not column or cells.is_empty(row[column]) else row[column]
-        for column in columns
-      )
-      problem = None
-      if name is None or '\0' in name:
-        problem = base.Problem(
-          'the path is missing', options.path_column, repr(name)
-        )
-      yield Listed(name or '', label, client, location, problem)
-  except csv.Error as error:
-    raise errors.DataError(
-      f'line {reader.line_num} of {path} is no CSV: {error}'
-    ) from None
+    yield Listed(
+      name or '', label, client, csv.locate(path, read, index), problem
+    )

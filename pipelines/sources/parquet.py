@@ -18,8 +18,8 @@ from tff_algos.core import errors
 class Options(table.Options):
   """Options of Parquet tables.
 
-  Labels and clients are spelled as Python's `str` does: class 3 of an integer
-  column is `'3'`.
+  Labels, clients, groups and categories of any type are texts: class 3 of a
+  column of integers or floats is `'3'`, and bytes are UTF-8.
   """
 
 

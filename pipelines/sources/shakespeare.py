@@ -209,8 +209,8 @@ def _parse_jsonl(text: str, path: pathlib.Path) -> Iterator[tuple[str, str]]:
 
 
 def _parse_script(text: str, path: pathlib.Path) -> Iterator[tuple[str, str]]:
-  speeches = re.split(r'\n{2,}', text.replace('\r\n', '\n').strip('\n'))
-  for speech in speeches:
+  lines = text.replace('\r\n', '\n').strip('\n')
+  for speech in re.split(r'\n(?:[ \t]*\n)+', lines):
     match = _SPEECH.fullmatch(speech)
     if match is None:
       raise errors.DataError(

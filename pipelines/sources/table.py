@@ -84,8 +84,7 @@ class Options:
         f'{len(self.feature_columns)} feature_columns and '
         f'{len(self.features)} features'
       )
-    if self.classes is not None:
-      checks.check_int('the number of classes', len(self.classes), minimum=2)
+    base.check_classes(self.classes)
     names = [column.name for column in self.schema]
     if len(set(names)) < len(names):
       raise errors.ConfigError(
@@ -282,12 +281,11 @@ class Table(base.FileSource):
     options = self._options
     clients, times = [], []
     for row in self._rows(base.Block(part, 0, self._num_rows(part))):
-      client = row[options.client_column]
-      clients.append('' if cells.is_empty(client) else str(client))
+      clients.append(cells.spell(row[options.client_column]))
       time = cells.parse_time(row[options.time_column])
       times.append(math.nan if time is None else time)
     return windows.find(
-      np.array(clients, str),
+      np.array(clients, object),
       np.array(times, np.float64),
       options.window_length,
       options.window_stride,
@@ -350,7 +348,7 @@ class Table(base.FileSource):
     column = options.time_column
     time = cells.parse_time(row[column]) if column else None
     client, group = (
-      str(row[column]) if column and not cells.is_empty(row[column]) else None
+      cells.spell(row[column]) or None if column else None
       for column in (options.client_column, options.group_column)
     )
     return base.RawExample(
@@ -367,7 +365,7 @@ class Table(base.FileSource):
     if feature.type == spec_lib.IMAGE:
       return cell if isinstance(cell, bytes) else None
     if feature.type != spec_lib.NUMBER:
-      return '' if cell is None else str(cell).strip()
+      return cells.spell(cell)
     if feature.is_window and self._options.window_length is None:
       if not isinstance(cell, list):
         return None
@@ -389,7 +387,7 @@ class Table(base.FileSource):
     classes = self._options.classes
     if classes is None:
       return cells.parse_number(cell)
-    label = '' if cell is None else str(cell).strip()
+    label = cells.spell(cell)
     return classes.index(label) if label in classes else None
 
   def _find_problem(

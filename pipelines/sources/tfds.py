@@ -67,12 +67,7 @@ class Options:
   def __post_init__(self) -> None:
     checks.check_int('length', self.length, minimum=1)
     checks.check_int('vocabulary_size', self.vocabulary_size, minimum=1)
-    if self.classes is not None and len(set(self.classes)) < max(
-      2, len(self.classes)
-    ):
-      raise errors.ConfigError(
-        f'classes must be different labels, at least two, got {self.classes!r}'
-      )
+    base.check_classes(self.classes)
 
 
 class Tfds(base.FileSource):
@@ -176,6 +171,12 @@ class Tfds(base.FileSource):
     if label.shape or not np.issubdtype(label.np_dtype, np.integer):
       raise errors.DataError(
         f'the feature {options.label!r} of {options.name!r} is no whole number'
+      )
+    count = getattr(label, 'num_classes', None)
+    if count and not set(options.classes) <= set(range(count)):
+      raise errors.DataError(
+        f'classes must be from 0 to {count - 1}, the labels {options.label!r} '
+        f'of {options.name!r}, got {options.classes!r}'
       )
     return len(options.classes)
 

@@ -43,7 +43,8 @@ def find(
   """Returns all windows, by client and time.
 
   Args:
-    clients: Client of each row, str `[num_rows]`; '' if it is missing.
+    clients: Client of each row, str or object `[num_rows]`; '' if it is
+      missing.
     times: Time of each row, float64 `[num_rows]`; NaN if it is missing. Rows of
       one time keep their order.
     length: Rows of a window, >= 1.
@@ -53,8 +54,9 @@ def find(
   """
   is_placed = (clients != '') & ~np.isnan(times)
   placed = np.flatnonzero(is_placed)
-  order = placed[np.lexsort((times[placed], clients[placed]))]
-  in_order = clients[order]
+  _, codes = np.unique(clients, return_inverse=True)
+  order = placed[np.lexsort((times[placed], codes[placed]))]
+  in_order = codes[order]
   is_start = np.ones(len(order), bool)
   is_start[1:] = in_order[1:] != in_order[:-1]
   is_start[1:] |= np.diff(times[order]) > (

@@ -67,6 +67,27 @@ def test_preview_is_the_schema_that_is_built(built):
     assert spec == dataset.feature_spec
 
 
+def test_pixels_are_standardized(built, tmp_path):
+  config = raw_data.digits_config(pixel_mean=0.25, pixel_std=0.5)
+  shown = build_dataset.build(config, tmp_path)
+  with (
+    dataset_lib.FederatedDataset.open(built.path) as plain,
+    dataset_lib.FederatedDataset.open(shown.path) as standardized,
+  ):
+    assert plain.client_ids == standardized.client_ids
+    for source_index in (0, 1):
+      x = plain.held_out(source_index).x
+      found = standardized.held_out(source_index).x
+      np.testing.assert_allclose(found, (x - 0.25) / 0.5, atol=1e-6)
+      assert x.min() == 0 and found.min() == -0.5 and found.max() == 1.5
+
+
+def test_numbers_are_not_pixels(tmp_path):
+  config = raw_data.csv_config(tmp_path, pixel_mean=0.1)
+  with pytest.raises(errors.ConfigError, match='pixel_mean=0.1.*8-bit images'):
+    build_dataset.preview(config)
+
+
 @pytest.mark.parametrize(
   ('feature', 'x_shape'),
   [
@@ -244,13 +265,13 @@ def test_dead_letters(tmp_path):
     (62, 'a', "'?'"),
     (63, 'y', "'maybe'"),
     (64, 'a', "'nan'"),
-    (65, 'b', 'None'),
+    (65, None, None),
   ]
   assert letters[1]['row'] == {'a': '1', 'b': '2', 'y': 'maybe', 'who': 'ann'}
 
 
 def test_blank_client_id_is_a_dead_letter(tmp_path):
-  raw_data.write_csv(tmp_path, 60, ('1,2,no, ', '1,2,no'))
+  raw_data.write_csv(tmp_path, 60, ('1,2,no, ', '1,2,no,'))
   natural = {'partition': {'law': 'natural'}, 'max_dead_letter_fraction': 0.05}
   config = raw_data.csv_config(tmp_path, **natural)
   result = build_dataset.build(config, tmp_path / 'dataset')

@@ -156,6 +156,16 @@ def test_round_trip():
       'name them differently',
     ),
     ({'splits': {'held_out_fraction': 2.0}}, 'held_out_fraction'),
+    (
+      {
+        'partition': {
+          'law': 'natural',
+          'num_unseen_clients': 1,
+          'options': {'unseen_fraction': 0.1},
+        }
+      },
+      'unseen_fraction=0.1 .* num_unseen_clients=1 as well. Leave',
+    ),
   ],
 )
 def test_bad_config(overrides, text):

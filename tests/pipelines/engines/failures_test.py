@@ -8,6 +8,7 @@ import pytest
 
 from pipelines.engines import failures
 from tff_algos.core import errors
+from tff_algos.stores import objects
 
 _TEXT = 'a "quoted" text,\nover lines, in Greek: αβγ'
 
@@ -79,3 +80,9 @@ def test_beam_need_not_tell_what_is_carried(caplog):
   assert not caplog.text
   beams.error(ZeroDivisionError('a bug'))
   assert 'a bug' in caplog.text
+
+
+def test_error_of_another_module_is_that_which_it_extends():
+  found = failures.find(_as_text(_carry(objects.ForbiddenError(_TEXT))))
+  assert type(found) is errors.InfrastructureError
+  assert str(found) == _TEXT

@@ -209,3 +209,10 @@ def test_token_that_is_none(token):
 def test_place_of_a_dead_letter(file, line, place):
   letter = cleaning.DeadLetter('all', 3, 'broken', file=file, line=line)
   assert letter.place == place
+
+
+def test_group_that_is_no_text():
+  example = base.RawExample(_GOOD, 1, group='\udcff')
+  assert cleaning.find_problem(example, _IMAGES) is None
+  found = cleaning.find_problem(example, _IMAGES, cleaning.Needs(group=True))
+  assert str(found) == "the group is not Unicode text, got '\\udcff'"

@@ -63,6 +63,32 @@ def test_natural_partition_keeps_a_client_to_train():
     _natural(surveys.survey(90, client='ann'), num_unseen_clients=1)
 
 
+def test_clients_that_come_and_go_stay_in_their_group():
+  """None that has trained becomes unseen, whoever else is there."""
+
+  def group_of(clients):
+    plan = _natural(
+      surveys.survey(
+        4 * len(clients), client=np.array([f'c{i}' for i in clients] * 4)
+      ),
+      options={'unseen_fraction': 0.25},
+    )
+    return dict(zip(plan.client_ids, plan.groups, strict=True))
+
+  first, second = group_of(range(60)), group_of(range(30, 90))
+  num_unseen = sum(group == 'unseen' for group in first.values())
+  assert 8 <= num_unseen <= 22
+  assert first.keys() & second.keys() == {f'c{i}' for i in range(30, 60)}
+  assert {**first, **second} == {**second, **first} == group_of(range(90))
+
+
+def test_fraction_that_leaves_none_to_train():
+  with pytest.raises(errors.PartitionError, match='all 1 clients.*Lower it'):
+    _natural(
+      surveys.survey(90, client='ann'), options={'unseen_fraction': 0.999}
+    )
+
+
 def test_writers_with_100_training_and_25_test_examples():
   """PPFL's rule on federated EMNIST: the test split is each writer's own."""
   num_train, num_test = [100, 99, 150, 130], [25, 40, 24, 30]

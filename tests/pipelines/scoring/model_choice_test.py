@@ -60,6 +60,8 @@ def test_assignments(tmp_path):
   path = tmp_path / 'clients.csv'
   path.write_text('client_id,extra,cluster_id\nann,x,1\n"b,""ob",,0\n')
   assert model_choice.read_assignments(path) == {'ann': 1, 'b,"ob': 0}
+  path.write_text('\ufeff' + path.read_text())  # As Excel saves it.
+  assert model_choice.read_assignments(path) == {'ann': 1, 'b,"ob': 0}
 
 
 @pytest.mark.parametrize(
@@ -71,6 +73,10 @@ def test_assignments(tmp_path):
     (b'client_id,cluster_id\nann\n', "line 2: cluster_id must .* ''"),
     (b'client_id,cluster_id\nann,1\nann,1\n', "line 3: client 'ann' comes tw"),
     (b'client_id,cluster_id\n\xff,1\n', 'cannot be read'),
+    (
+      b'cluster_id,client_id\n1,"ann\n1,bob\n',
+      'cannot be read: unexpected end',
+    ),
   ],
 )
 def test_bad_assignments(tmp_path, content, words):

@@ -16,11 +16,14 @@ from tff_algos.core import errors
     ({'minimum': 0.0}, -0.5, "column 'age': below 0, got -0.5"),
     ({}, 'nan', "column 'age': not a finite number, got 'nan'"),
     ({}, 'old', "column 'age': not a finite number, got 'old'"),
+    ({}, '1_000', "column 'age': not a finite number, got '1_000'"),
     ({}, ' ', "column 'age': empty"),
     ({}, None, "column 'age': empty"),
     ({'nullable': True}, None, None),
     ({'nullable': True, 'minimum': 1.0}, '0', "column 'age': below 1, got '0'"),
     ({'type': 'integer'}, '3.0', None),
+    ({'nullable': True}, float('nan'), None),
+    ({'type': 'text', 'allowed': ('3',)}, 3.0, None),
     ({'type': 'integer'}, '3.5', "column 'age': not an integer, got '3.5'"),
     ({'type': 'time'}, '2026-11-20T06:00+01:00', None),
     (
@@ -80,3 +83,24 @@ def test_cells_that_json_cannot_express_become_text():
     *(1, None, 'nan', '2026-11-20'),
   ]
   assert cells.to_json(decimal.Decimal('1.5')) == '1.5'
+  assert cells.to_json(bytes(5000)) == '<5000 bytes>'
+
+
+@pytest.mark.parametrize(
+  ('cell', 'text'),
+  [
+    (7, '7'),
+    (7.0, '7'),
+    (-0.0, '0'),
+    (7.5, '7.5'),
+    (float('nan'), ''),
+    (float('inf'), 'inf'),
+    (b' ann', 'ann'),
+    ('ann ', 'ann'),
+    ('7.0', '7.0'),
+    (None, ''),
+    (True, 'True'),
+  ],
+)
+def test_names(cell, text):
+  assert cells.spell(cell) == text

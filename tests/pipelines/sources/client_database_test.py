@@ -161,6 +161,18 @@ def test_client_with_less_than_it_says(tmp_path):
     _read(source)
 
 
+def test_client_with_more_than_it_says(tmp_path):
+  """Of one whose last record is not in its first block."""
+  source = _source(tmp_path)
+  _alter(
+    tmp_path,
+    "UPDATE client_metadata SET num_examples = 2 WHERE client_id LIKE 'o%'",
+  )
+  assert [*source.read(base.Block('train', 0, 3))]
+  with pytest.raises(errors.DataError, match='TABLE examples" has more exampl'):
+    _read(source)
+
+
 def test_record_that_is_no_example_is_a_problem(tmp_path):
   source = _source(tmp_path)
   _alter(

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pipelines.sources import registry
+from pipelines.sources import csv, registry
 from tests.testing import raw_data
 from tff_algos.core import errors
 
@@ -55,7 +55,7 @@ def test_regression_without_header_and_with_a_test_file(tmp_path):
   [
     ('?,2,no,ann', "column 'a': not a finite number, got '?'"),
     (',2,no,ann', "column 'a': not a finite number, got ''"),
-    ('1', "column 'b': not a finite number, got None"),
+    ('1,2,no', 'the row has too few cells'),
     ('1,2,no,ann,3', 'the row has too many cells'),
     (
       '1,2,maybe,ann',
@@ -103,7 +103,7 @@ def test_file_that_is_no_text(tmp_path):
   ('more', 'text'),
   [
     ({'feature_columns': ()}, 'either feature_columns'),
-    ({'classes': ('one',)}, 'number of classes'),
+    ({'classes': ('one',)}, 'different labels, at least two'),
     ({'delimiter': ';;'}, 'one character'),
   ],
 )
@@ -121,8 +121,34 @@ def test_recipe_has_the_names_of_files_alone(tmp_path):
 
 def test_field_that_never_ends(tmp_path):
   raw_data.write_csv(tmp_path, 3, ('"' + 'a' * 200_000,))
-  with pytest.raises(errors.DataError, match='line 4 of .* no CSV.*limit'):
+  with pytest.raises(errors.DataError, match='line 5 of .* no CSV.*limit'):
     _source(tmp_path).blocks()
+
+
+@pytest.mark.parametrize('more', ['', '4,5,no,"bob"\n'])
+def test_quotation_mark_that_is_not_closed(tmp_path, more):
+  """It is named by its line, and does not hide the rows after it."""
+  (tmp_path / 'table.csv').write_text(
+    f'a,b,y,who\n1,2,no,ann\n2,3,yes,"bob\n3,4,no,cid\n{more}'
+  )
+  with pytest.raises(errors.DataError, match='line 3 of .* no CSV.*Close'):
+    _source(tmp_path).blocks()
+
+
+def test_a_block_reads_its_own_files_alone(tmp_path, monkeypatch):
+  """Of more files than are kept, each twice: to count it, and its rows."""
+  for i in range(40):
+    (tmp_path / f'{i:02d}.csv').write_text('a,b,y\n1,2,3\n')
+  source = _source(tmp_path, path=str(tmp_path / '*.csv'))
+  read, reads = csv.files.read_text, []
+  monkeypatch.setattr(
+    csv.files, 'read_text', lambda path: reads.append(path) or read(path)
+  )
+  assert len(_read(source)) == 40
+  assert len(reads) == 80
+  source.locate('train', 39)
+  source.locate('train', 0)
+  assert len(reads) == 81
 
 
 def test_rows_are_located_by_their_last_line(tmp_path):

@@ -53,3 +53,15 @@ def test_text_without_its_byte_order_mark(tmp_path):
   path = tmp_path / 'data.csv'
   path.write_bytes('\ufeffcity,\ufeff\r\n'.encode())
   assert files.read_text(path) == 'city,\ufeff\r\n'
+
+
+def test_folder_in_place_of_a_file(tmp_path):
+  """Such as Spark writes: a folder of parts with the name of a table."""
+  (tmp_path / 'visits.parquet').mkdir()
+  words = r'visits.parquet is a folder.*visits.parquet/\*.parquet'
+  for open_one in (files.match, files.find):
+    with pytest.raises(errors.DataError, match=words):
+      open_one(str(tmp_path), 'visits.parquet')
+  packed = tmp_path / 'visits.parquet.gz'
+  packed.write_bytes(b'')
+  assert files.find(str(tmp_path), 'visits.parquet') == packed

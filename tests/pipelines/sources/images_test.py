@@ -110,6 +110,25 @@ def test_rows_of_a_table_that_name_no_image_are_dead_letters(tmp_path):
   assert third == 'the label is missing'
 
 
+def test_table_follows_the_rules_of_csv(tmp_path):
+  """Blanks around a class are none of it; a row has a cell for each column."""
+  raw_sources.write_images(tmp_path)
+  source = _write_table(
+    tmp_path,
+    'ann/cat/0.png,a,x',
+    'ann/cat/1.png,b ,x',
+    'ann/dat/2.png,b, x ',
+    'bob/cat/0.png,a,x, y',
+    'bob/cat/0.png,a',
+  )
+  assert source.facts() == {'class_names': ['a', 'b']}
+  assert {e.client for e in _read(source) if e.problem is None} == {'x'}
+  assert [problem for _, problem in _problems(source)] == [
+    'the row has too many cells',
+    'the row has too few cells',
+  ]
+
+
 def test_paths_that_no_file_can_have(tmp_path):
   raw_sources.write_images(tmp_path)
   long = 'a' * 300
@@ -150,6 +169,18 @@ def _one_class(folder):
   return _source(folder)
 
 
+def _column_twice(folder):
+  (folder / 'files.csv').write_text('path,label,client,label\n')
+  return _source(folder, table='files.csv')
+
+
+def _linked_client(folder):
+  raw_sources.write_images(folder / 'all')
+  raw_sources.write_images(folder / 'images')
+  (folder / 'images' / 'carl').symlink_to(folder / 'all' / 'bob')
+  return _source(folder / 'images')
+
+
 def _no_column(folder):
   (folder / 'files.csv').write_text('path,client\n')
   return _source(folder, table='files.csv')
@@ -162,6 +193,8 @@ def _no_column(folder):
     (_no_files, 'no raw data: .* has no files'),
     (_no_client_level, "no folders client/class: .* like 'cat/0.jpg'"),
     (_one_class, 'have one class alone, cat'),
+    (_column_twice, "has 2 column 'label'"),
+    (_linked_client, "images/carl' is a link to a folder"),
     (_no_column, "no column 'label'; its columns are: path, client"),
   ],
 )
@@ -203,3 +236,8 @@ def test_dataset_of_images(tmp_path):
 def test_shape_that_no_image_has(tmp_path, shape):
   with pytest.raises(errors.ConfigError, match='shape'):
     _source(tmp_path, shape=shape)
+
+
+def test_class_that_is_named_twice(tmp_path):
+  with pytest.raises(errors.ConfigError, match='different labels'):
+    _source(tmp_path, classes=('cat', 'cat', 'dog'))

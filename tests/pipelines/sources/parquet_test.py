@@ -3,6 +3,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from pipelines.examples import cleaning
 from pipelines.sources import base, registry
 from tests.testing import raw_sources
 from tff_algos.core import errors
@@ -90,3 +91,39 @@ def test_rows_are_located_in_their_file(tmp_path):
   ] * 4
   assert [one.line for one in found] == [1, 2, 3, 4] * 2
   assert found[5].row == {'a': 5, 'b': 5 / 8, 'y': 1, 'who': 'bob'}
+
+
+def test_names_are_spelled_alike_in_columns_of_any_type(tmp_path):
+  """Of a client, class and category that files store by different types."""
+  columns = [
+    pyarrow.array([7, 8, None], pyarrow.int64()),
+    pyarrow.array([7.0, 8.0, float('nan')], pyarrow.float64()),
+    pyarrow.array([b'7', b'8 ', b''], pyarrow.binary()),
+    pyarrow.array(['7', ' 8', ' '], pyarrow.string()),
+  ]
+  for i, names in enumerate(columns):
+    parquet.write_table(
+      pyarrow.table({'who': names, 'y': names, 'city': names}),
+      tmp_path / f'{i}.parquet',
+    )
+  source = _source(
+    tmp_path,
+    path=str(tmp_path / '?.parquet'),
+    feature_columns=(),
+    features=({'name': 'city', 'type': 'category'},),
+    classes=('7', '8'),
+    group_column='who',
+  )
+  (block,) = source.blocks()
+  found = [(e.client, e.group, e.y, e.x['city']) for e in source.read(block)]
+  expected = [('7', '7', 0, '7'), ('8', '8', 1, '8'), (None, None, None, '')]
+  assert found == expected * 4
+
+
+def test_bytes_of_no_text_are_a_dead_letter(tmp_path):
+  columns = {'a': [1], 'b': [1.0], 'y': [1], 'who': [b'\xff']}
+  parquet.write_table(pyarrow.table(columns), tmp_path / 'bytes.parquet')
+  source = _source(tmp_path, path=str(tmp_path / 'bytes.parquet'))
+  (block,) = source.blocks()
+  _, (letter,) = cleaning.clean(block, source.read(block), source.features())
+  assert letter.reason == 'the client id is not Unicode text'

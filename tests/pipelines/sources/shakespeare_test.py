@@ -145,7 +145,7 @@ def test_gap_of_a_window_between_splits_by_time(tmp_path, gap, overlap):
 
 def test_script(tmp_path):
   (tmp_path / 'play.txt').write_text(
-    'First Citizen:\nBefore: we\ngo\n\nAll:\n\nFirst Citizen:\nNow!\n'
+    'First Citizen:\nBefore: we\ngo\n \t\nAll:\n\nFirst Citizen:\nNow!\n'
   )
   source = registry.create(
     'shakespeare',

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -74,7 +76,8 @@ def test_regression():
   [
     ({'path': ''}, 'must name a file'),
     ({'feature_columns': ()}, 'either feature_columns'),
-    ({'classes': ('a',)}, '2'),
+    ({'classes': ('a',)}, 'different labels, at least two'),
+    ({'classes': ('a', 'b', 'a')}, 'different labels, at least two'),
   ],
 )
 def test_bad_options(more, text):
@@ -248,3 +251,16 @@ def test_tables_are_registered():
     options_class, source_class = registry.SOURCES[name]
     assert issubclass(options_class, table.Options)
     assert issubclass(source_class, table.Table)
+
+
+def test_windows_take_no_memory_for_a_long_client_id():
+  """Such as a text in the wrong column: its rows alone are malformed."""
+  rows = [('a' * 20_000, 0, 0, 0), *[('b', i, 0, 0) for i in range(1000)]]
+  source = _windows(rows)
+  tracemalloc.start()
+  try:
+    assert len(source.blocks()) == 1
+    _, peak = tracemalloc.get_traced_memory()
+  finally:
+    tracemalloc.stop()
+  assert peak < 10 * 2**20

@@ -202,6 +202,15 @@ def test_classes_that_are_chosen(data_dir):
   assert source.features().num_classes == 2
 
 
+@pytest.mark.parametrize('classes', [(0, 3), (-1, 2)])
+def test_classes_that_the_set_does_not_have(data_dir, classes):
+  source = _source(data_dir, label='animal', classes=classes)
+  with pytest.raises(
+    errors.DataError, match="from 0 to 2, the labels 'animal'"
+  ):
+    source.features()
+
+
 def test_classes_have_the_names_of_the_set(data_dir):
   assert _source(data_dir).facts() == {}
   named = _source(data_dir, label='animal')

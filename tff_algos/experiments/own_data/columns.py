@@ -224,7 +224,7 @@ class _Tally:
     elif kind == TEXT:
       self._num_words += len(str(cell).split())
     if kind not in (IMAGE, WINDOW, OTHER):
-      value = str(cell).strip()
+      value = cells.spell(cell)
       if value in self._values or len(self._values) < MAX_VALUES:
         self._values[value] += 1
 

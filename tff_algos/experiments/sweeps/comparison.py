@@ -121,7 +121,7 @@ def check(runs: grid.Grid, question: plan_lib.Question | None) -> None:
     dataset = config.dataset
     is_answered = {
       plan_lib.VALIDATION: dataset.splits.validation_ratio > 0,
-      plan_lib.UNSEEN: dataset.partition.num_unseen_clients > 0,
+      plan_lib.UNSEEN: dataset.partition.has_unseen,
     }
     if not is_answered[question.by]:
       raise errors.ConfigError(

@@ -152,3 +152,11 @@ def test_unreadable_file_is_one_clear_error(tmp_path, name, content, words):
     (tmp_path / name).write_bytes(content)
   with pytest.raises(errors.DataError, match=words):
     columns.read(tmp_path / name)
+
+
+def test_values_are_spelled_as_the_source_does(tmp_path):
+  """Classes that are proposed are those that a build finds."""
+  path = tmp_path / 't.parquet'
+  parquet.write_table(pyarrow.table({'label': [1.0, 0.0, 1.0, None]}), path)
+  (column,) = columns.read(path).columns
+  assert column.values == {'1': 2, '0': 1}

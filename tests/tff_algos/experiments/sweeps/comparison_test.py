@@ -138,6 +138,10 @@ def test_what_can_be_answered_passes():
   comparison.check(
     _runs(num_unseen_clients=2), plan_lib.Question(_KEY, plan_lib.UNSEEN)
   )
+  runs = _runs()
+  for config in runs.configs:
+    config.dataset.partition.options['unseen_fraction'] = 0.1
+  comparison.check(runs, plan_lib.Question(_KEY, plan_lib.UNSEEN))
 
 
 @pytest.mark.parametrize(
