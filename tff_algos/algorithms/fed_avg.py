@@ -133,16 +133,6 @@ def build_fed_avg(
       )
     ), OrderedDict()
 
-  def plan_round(server_state, population, round_num, seed):
-    del server_state
-    drawn = client_sampling.draw_cohort(
-      population, config.cohort_size, seed, round_num
-    )
-    floats = len(drawn) * num_parameters
-    yield algorithm.PhaseCall(
-      'train', drawn, (), algorithm.Cost(floats, floats, len(drawn))
-    )
-
   return global_model.build_algorithm(
     'fed_avg',
     model,
@@ -164,7 +154,11 @@ def build_fed_avg(
         'model_weights',
       )
     },
-    plan_round=plan_round,
+    plan_round=client_sampling.build_uniform_plan(
+      config.cohort_size,
+      downlink_floats=num_parameters,
+      uplink_floats=num_parameters,
+    ),
     carry=carrying.Carry(
       {
         'model_weights': carrying.KEEP,

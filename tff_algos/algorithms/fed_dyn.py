@@ -143,7 +143,7 @@ def build_fed_dyn(
         'model_weights',
       )
     },
-    plan_round=global_model.build_uniform_plan(
+    plan_round=client_sampling.build_uniform_plan(
       config.cohort_size,
       downlink_floats=num_parameters,
       uplink_floats=num_parameters,

@@ -126,6 +126,7 @@ def build_fed_em(
   model: model_lib.Model, config: FedEmConfig
 ) -> algorithm.FederatedAlgorithm:
   """Builds FedEM for a model common to all clusters."""
+  num_floats = config.num_clusters * trees.num_entries(model.weights_spec())
   built = algorithm.FederatedAlgorithm(
     name='fed_em',
     num_clusters=config.num_clusters,
@@ -140,7 +141,12 @@ def build_fed_em(
       tf.fill([config.num_clusters], 1 / config.num_clusters)
     ),
     phases={'train': _build_training(model, config)},
-    plan_round=_build_plan(model, config),
+    plan_round=client_sampling.build_uniform_plan(
+      config.cohort_size,
+      downlink_floats=num_floats,
+      uplink_floats=num_floats,
+      local_solves=config.num_clusters,
+    ),
     cluster_model=model,
     cluster_weights=lambda server_state: server_state.cluster_models,
     personalized_model=mixtures.mixture_of_outputs(model, config.num_clusters),
@@ -248,20 +254,3 @@ def _build_training(model, config):
     uploads={'local_models': lambda message, *_: message},
   )
   return robust.replace_means(phase, config.aggregation, 'cluster_models')
-
-
-def _build_plan(model, config):
-  num_parameters = trees.num_entries(model.weights_spec())
-
-  def plan_round(server_state, population, round_num, seed):
-    del server_state
-    drawn = client_sampling.draw_cohort(
-      population, config.cohort_size, seed, round_num
-    )
-    num_solves = len(drawn) * config.num_clusters
-    floats = num_solves * num_parameters
-    yield algorithm.PhaseCall(
-      'train', drawn, (), algorithm.Cost(floats, floats, num_solves)
-    )
-
-  return plan_round

@@ -137,6 +137,7 @@ def build_ifca(
 ) -> algorithm.FederatedAlgorithm:
   """Builds IFCA for a model common to all clusters."""
   objective = objectives.mean_loss(model, config.loss_scale)
+  num_parameters = trees.num_entries(model.weights_spec())
   built = algorithm.FederatedAlgorithm(
     name='ifca',
     num_clusters=config.num_clusters,
@@ -151,7 +152,12 @@ def build_ifca(
       tf.zeros([config.num_clusters])
     ),
     phases={'train': _build_training(model, config, objective)},
-    plan_round=_build_plan(model, config),
+    plan_round=client_sampling.build_uniform_plan(
+      config.cohort_size,
+      downlink_floats=config.num_clusters * num_parameters,
+      uplink_floats=num_parameters + config.num_clusters,
+      local_solves=1 if config.averaging == 'models' else 0,
+    ),
     cluster_model=model,
     cluster_weights=lambda server_state: server_state.cluster_models,
     personalized_model=model,
@@ -244,25 +250,3 @@ def _gradient(objective, start, data, seed, config):
     objective, start, data, seed, 0
   )
   return gradient, statistics.masked_mean(losses, data.mask)
-
-
-def _build_plan(model, config):
-  num_parameters = trees.num_entries(model.weights_spec())
-
-  def plan_round(server_state, population, round_num, seed):
-    del server_state
-    drawn = client_sampling.draw_cohort(
-      population, config.cohort_size, seed, round_num
-    )
-    yield algorithm.PhaseCall(
-      'train',
-      drawn,
-      (),
-      algorithm.Cost(
-        downlink_floats=len(drawn) * config.num_clusters * num_parameters,
-        uplink_floats=len(drawn) * (num_parameters + config.num_clusters),
-        local_solves=len(drawn) if config.averaging == 'models' else 0,
-      ),
-    )
-
-  return plan_round

@@ -142,7 +142,7 @@ def build_scaffold(
         uploads=global_model.two_uploads('control_change'),
       )
     },
-    plan_round=global_model.build_uniform_plan(
+    plan_round=client_sampling.build_uniform_plan(
       config.cohort_size, downlink_floats=floats, uplink_floats=floats
     ),
     carry=carrying.Carry(

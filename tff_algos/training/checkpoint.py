@@ -207,8 +207,8 @@ class CheckpointManager:
   def checked_records(self, round_num: int) -> records.Entries:
     """Returns the checked entries of the run's records until a checkpoint.
 
-    Empty, with a warning, without `records.json`: if it was removed, the records
-    are taken as they are.
+    Empty, with a warning, if `records.json` was removed: the records are then
+    taken as they are.
 
     Args:
       round_num: One of `rounds()`, or 0.

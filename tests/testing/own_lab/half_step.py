@@ -23,7 +23,7 @@ from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import local_training as local_training_lib
 from tff_algos.stages.client import objectives
-from tff_algos.stages.server import global_model
+from tff_algos.stages.server import client_sampling, global_model
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +97,7 @@ def build_half_step(model, config):
         uploads={'local_weights': lambda message, *_: message},
       )
     },
-    plan_round=global_model.build_uniform_plan(
+    plan_round=client_sampling.build_uniform_plan(
       config.cohort_size,
       downlink_floats=num_parameters,
       uplink_floats=num_parameters,

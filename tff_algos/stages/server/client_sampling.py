@@ -1,5 +1,7 @@
 """Client sampling on the host, and client weights in means."""
 
+from collections.abc import Callable
+
 import numpy as np
 import tensorflow as tf
 
@@ -62,6 +64,34 @@ def draw_cohort(
   check_cohort_size('cohort_size', cohort_size, population)
   generator = seeds.numpy_generator(seed, 'cohort', round_num)
   return draw_uniform(available, cohort_size, generator)
+
+
+def build_uniform_plan(
+  cohort_size: int,
+  *,
+  downlink_floats: int,
+  uplink_floats: int,
+  local_solves: int = 1,
+) -> Callable[..., algorithm.RoundPlan]:
+  """Returns the plan of one phase, `'train'`, on a uniformly sampled cohort.
+
+  Args:
+    cohort_size: As in `draw_cohort`.
+    downlink_floats: Numbers sent to each client.
+    uplink_floats: Numbers sent by each client.
+    local_solves: Local solves of each client.
+  """
+
+  def plan_round(server_state, population, round_num, seed):
+    del server_state
+    drawn = draw_cohort(population, cohort_size, seed, round_num)
+    count = len(drawn)
+    cost = algorithm.Cost(
+      count * downlink_floats, count * uplink_floats, count * local_solves
+    )
+    yield algorithm.PhaseCall('train', drawn, (), cost)
+
+  return plan_round
 
 
 def client_weight(data: algorithm.ClientData, weighting: str) -> tf.Tensor:

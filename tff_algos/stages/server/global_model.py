@@ -1,4 +1,4 @@
-"""Builder of algorithms with one global model: plans, messages, weights."""
+"""Builder of algorithms with one global model: messages, weights."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -11,7 +11,6 @@ from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation
-from tff_algos.stages.server import client_sampling
 
 
 def _no_state(run_seed: tf.Tensor, client_seed: tf.Tensor) -> tuple[()]:
@@ -71,29 +70,6 @@ def build_algorithm(
     membership=lambda server_state, client_state, client_index: tf.ones([1]),
     carry=carry,
   )
-
-
-def build_uniform_plan(
-  cohort_size: int, *, downlink_floats: int, uplink_floats: int
-) -> Callable[..., algorithm.RoundPlan]:
-  """Returns the plan of one phase, `'train'`, on a uniformly sampled cohort.
-
-  Args:
-    cohort_size: Clients a round, among those that have examples.
-    downlink_floats: Numbers sent to each client.
-    uplink_floats: Numbers sent by each client.
-  """
-
-  def plan_round(server_state, population, round_num, seed):
-    del server_state
-    drawn = client_sampling.draw_cohort(
-      population, cohort_size, seed, round_num
-    )
-    count = len(drawn)
-    cost = algorithm.Cost(count * downlink_floats, count * uplink_floats, count)
-    yield algorithm.PhaseCall('train', drawn, (), cost)
-
-  return plan_round
 
 
 def local_phase(

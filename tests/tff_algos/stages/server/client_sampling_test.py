@@ -84,3 +84,12 @@ def test_shares_of_the_population_sum_to_one():
     assert found.dtype == np.float32
   with pytest.raises(errors.ConfigError, match='no client has training'):
     client_sampling.population_shares(_population(0, 0), 'examples')
+
+
+def test_plan_draws_those_with_examples_and_multiplies_the_cost():
+  plan = client_sampling.build_uniform_plan(
+    2, downlink_floats=7, uplink_floats=3, local_solves=4
+  )
+  (call,) = plan(None, _population(3, 0, 2), 1, 0)
+  assert call.client_indices.tolist() == [0, 2]
+  assert call.cost == (14, 6, 8)

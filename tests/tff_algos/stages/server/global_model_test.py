@@ -60,13 +60,6 @@ def test_clients_may_have_models_of_their_own_beside_the_global_one():
   assert algorithm.personalized_weights(state, 1.0, 0).numpy().tolist() == [4]
 
 
-def test_plan_draws_those_with_examples_and_multiplies_the_cost():
-  plan = global_model.build_uniform_plan(2, downlink_floats=7, uplink_floats=3)
-  (call,) = plan(None, _POPULATION, 1, 0)
-  assert call.client_indices.tolist() == [0, 2]
-  assert call.cost == (14, 6, 2)
-
-
 def test_a_local_phase_uploads_nothing_and_changes_no_state():
   state = _Holder({'kernel': 1}, 2)
   phase = global_model.local_phase('refit', None)
