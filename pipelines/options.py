@@ -322,7 +322,7 @@ class DatasetConfig:
     keep_unlabelled: Whether clients of whom no example has a label are kept, to
       be scored; needs partition law `'natural'`. Examples without a label of
       other clients are left out then. Else both are malformed.
-    pixel_mean: Images, whose pixels are values from 0 to 1, are read as (pixel -
+    pixel_mean: Images, whose pixels are from 0 to 1, are read as (pixel -
       pixel_mean) / pixel_std.
     pixel_std: See `pixel_mean`; > 0.
   """

@@ -1,10 +1,9 @@
-"""Serving test of exported models with a server and a client process."""
+"""Serving test of exported models with a server process."""
 
 import contextlib
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,6 +15,7 @@ from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 from tff_algos.experiments import experiment
 from tff_algos.runtimes import child_process
+from tff_algos.serving import clients
 
 _START_SECONDS = 120.0
 _STOP_SECONDS = 20.0
@@ -32,8 +32,8 @@ def asking(folder: str | os.PathLike[str]) -> Generator[Callable[[], str]]:
     A function that waits for the server and requests a prediction of one
     client's personalized model by HTTP. It returns a sentence with the
     prediction and the true label, or one that no client has examples, and
-    raises UserError if the server does not start or the client gets no
-    response, and InfrastructureError if the client waits for too long.
+    raises UserError if the server does not start or refuses the request, and
+    InfrastructureError if it takes too long to answer.
 
   Raises:
     DataError: If there is no dataset.
@@ -72,34 +72,21 @@ def _find_examples(
 
 
 def _request(url: str, instance: dict[str, Any]) -> Any:
-  """Returns the prediction for an instance, asked for by another process."""
-  with tempfile.NamedTemporaryFile('w') as request:
-    json.dump([instance], request)
-    request.flush()
-    try:
-      asked = subprocess.run(
-        [
-          *(sys.executable, '-m', 'binaries.predict'),
-          f'--url={url}',
-          '--model=personalized_models',
-          f'--request_file={request.name}',
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-        timeout=_START_SECONDS,
-      )
-    except subprocess.TimeoutExpired:
-      raise errors.InfrastructureError(
-        'the client process has no prediction of the server within '
-        f'{_START_SECONDS:g} seconds; try again when the machine has less to do'
-      ) from None
-  if asked.returncode:
+  """Returns the prediction of the client's personalized model."""
+  server = clients.Server(url, timeout_seconds=_START_SECONDS)
+  body = json.dumps({'instances': [instance]}).encode()
+  try:
+    with clients.rest(server, '/v1/models/personalized_models:predict') as ask:
+      prediction = json.loads(ask(body))['predictions'][0]
+  except errors.RequestError as error:
     raise errors.UserError(
-      f'the client process ended with status {asked.returncode}; its own words '
-      'stand above'
-    )
-  prediction = json.loads(asked.stdout)['predictions'][0]
+      f'the prediction server answers {error.status}: {error}'
+    ) from None
+  except TimeoutError:
+    raise errors.InfrastructureError(
+      f'the prediction server did not answer within {_START_SECONDS:g} seconds; '
+      'try again when the machine has less to do'
+    ) from None
   # A single output has no name in the response, as in TensorFlow Serving.
   return prediction['class_id'] if isinstance(prediction, dict) else prediction
 

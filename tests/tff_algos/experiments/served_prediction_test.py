@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+import socket
 import subprocess
 import sys
 
@@ -35,7 +36,7 @@ def test_no_model_to_serve(digits_dataset):
 
 @pytest.mark.verify
 def test_server_that_knows_no_such_model(finished_run, tmp_path):
-  """The client process fails; the server ends all the same."""
+  """The request fails; the server ends all the same."""
   shutil.copytree(finished_run.folder / 'dataset', tmp_path / 'dataset')
   shutil.copytree(
     finished_run.folder / 'export' / 'cluster_models',
@@ -43,7 +44,7 @@ def test_server_that_knows_no_such_model(finished_run, tmp_path):
   )
   before = _children()
   with (
-    pytest.raises(errors.UserError, match='ended with status 1'),
+    pytest.raises(errors.UserError, match='answers 404'),
     served_prediction.asking(tmp_path) as ask,
   ):
     ask()
@@ -76,10 +77,15 @@ def test_the_server_of_a_killed_process_ends():
   assert set(states) <= {psutil.STATUS_ZOMBIE}
 
 
-def test_a_client_that_waits_for_too_long(monkeypatch):
+def test_a_server_that_does_not_answer(monkeypatch):
   monkeypatch.setattr(served_prediction, '_START_SECONDS', 0.01)
-  with pytest.raises(errors.InfrastructureError, match=r'within 0.01 seconds'):
-    served_prediction._request('http://127.0.0.1:1', {'x': 1})
+  with (
+    socket.create_server(('127.0.0.1', 0)) as silent,
+    pytest.raises(errors.InfrastructureError, match=r'within 0.01 seconds'),
+  ):
+    served_prediction._request(
+      f'http://127.0.0.1:{silent.getsockname()[1]}', {'x': 1}
+    )
 
 
 def test_missing_dataset(tmp_path):
