@@ -4,8 +4,7 @@ r"""Runs an experiment end to end, from raw data to a served prediction.
     --workdir=runs/digits
 
 runs preprocess, train, evaluate and export in turn, and then tests serving: it
-starts binaries.serve on free loopback ports, sends a request over HTTP, and stops the
-server.
+starts binaries.serve on free loopback ports, asks it over HTTP, and stops it.
 """
 
 from binaries import command, mirrored_flags

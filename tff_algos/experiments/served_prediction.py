@@ -84,8 +84,8 @@ def _request(url: str, instance: dict[str, Any]) -> Any:
     ) from None
   except TimeoutError:
     raise errors.InfrastructureError(
-      f'the prediction server did not answer within {_START_SECONDS:g} seconds; '
-      'try again when the machine has less to do'
+      f'the prediction server did not answer within {_START_SECONDS:g} '
+      'seconds; try again when the machine has less to do'
     ) from None
   # A single output has no name in the response, as in TensorFlow Serving.
   return prediction['class_id'] if isinstance(prediction, dict) else prediction
