@@ -11,7 +11,6 @@ Every step finds what is done already, so that a night that was interrupted at
 any point may be started again, and then ends in the same files.
 """
 
-import contextlib
 import dataclasses
 import os
 import pathlib
@@ -22,7 +21,7 @@ from absl import logging
 from pipelines import options as dataset_options
 from pipelines.publishing import versions
 from tff_algos.core import checks, durable, errors
-from tff_algos.data import dates, integrity, layout, leases, raw_features
+from tff_algos.data import dates, integrity, layout, raw_features
 from tff_algos.experiments import (
   datasets,
   evaluating,
@@ -226,20 +225,16 @@ class _Night:
         'night anew on the raw files of today'
       )
     if not link.is_symlink():
-      publication = versions.Publication(
-        self._date, keep_versions=self._options.keep_versions
+      result = datasets.build(
+        self._dataset_config(),
+        self._folder,
+        self._options.beam_options,
+        versions.Publication(
+          self._date,
+          keep_versions=self._options.keep_versions,
+          needed=self._continued_versions(),
+        ),
       )
-      with contextlib.ExitStack() as stack:
-        if self._parent is not None:
-          # Retention leaves what the nights after this one continue, too.
-          lease = leases.hold(self._parent / 'dataset')
-          stack.enter_context(lease or contextlib.nullcontext())
-        result = datasets.build(
-          self._dataset_config(),
-          self._folder,
-          self._options.beam_options,
-          publication,
-        )
       datasets.write_card(
         self._folder, self._options.beam_options, version=result.version
       )
@@ -253,7 +248,22 @@ class _Night:
       target = layout.version_folder(self._folder / 'dataset', result.version)
       link.symlink_to(os.path.relpath(target, self._run))
       durable.sync(self._run)
-    self.result['dataset_version'] = link.readlink().name
+    self.result['dataset_version'] = _version_of(self._run)
+
+  def _continued_versions(self) -> set[str]:
+    """Returns the dataset versions of runs that this or later nights continue.
+
+    Later ones, also after a rollback to any version that is on the disk.
+    """
+    served = self._export / releases.MODELS[0]
+    found = {
+      entry.dataset_version
+      for entry in self._history
+      if (served / str(entry.version)).exists()
+    }
+    if self._parent is not None:
+      found.add(_version_of(self._parent))
+    return found
 
   def _dataset_config(self) -> dataset_options.DatasetConfig:
     """Returns the config of the dataset, with the parent's fitted values.
@@ -273,7 +283,7 @@ class _Night:
     """Returns whether the parent was trained on the data of a version."""
     if self._parent is None:
       return False
-    known = pathlib.Path(os.readlink(self._parent / 'dataset')).name
+    known = _version_of(self._parent)
     folder = self._folder / 'dataset'
     return known == version or _content(folder, known) == _content(
       folder, version
@@ -335,6 +345,11 @@ class _Night:
       'released_version': found.version,
       'current_version': gating.current_version(self._export),
     }
+
+
+def _version_of(run: pathlib.Path) -> str:
+  """Returns the dataset version of a run."""
+  return (run / 'dataset').readlink().name
 
 
 def _content(dataset: pathlib.Path, version: str) -> dict[str, Any] | str:

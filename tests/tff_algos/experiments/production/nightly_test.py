@@ -319,11 +319,26 @@ def test_releases_of_other_runs_are_no_nights(production, night, until):
 def test_retention_leaves_what_nights_continue(production):
   """Two nights that are not released, of two versions that are kept."""
   options = nightly.Options(nightly.DATASET, keep_versions=2)
+  for model in releases.MODELS:  # Of the second the history tells alone.
+    shutil.rmtree(production.folder / 'export' / model)
   for date in (nights.THIRD, nights.FOURTH):
     nights.write_day(production.raw, date, 'abcdyz')
     nightly.run(nights.parse(production.raw), production.folder, date, options)
   assert (production.run_folder(nights.SECOND) / 'dataset').exists()
   assert not (production.run_folder(nights.FIRST) / 'dataset').exists()
+
+
+def test_after_a_rollback_nights_go_on_though_retention_was_at_work(production):
+  """Two nights, of which none was released, have left two other versions."""
+  options = nightly.Options(nightly.DATASET, keep_versions=2)
+  for date in (nights.THIRD, nights.FOURTH):
+    nights.write_day(production.raw, date, 'abcdyz')
+    nightly.run(nights.parse(production.raw), production.folder, date, options)
+  with releases.opened(production.folder / 'export') as path:
+    path.rollback()
+  nights.write_day(production.raw, '2026-11-06', 'abcdyz')
+  result = production.run('2026-11-06', nightly.DATASET)
+  assert result['parent'] == f'runs/{nights.FIRST}'
 
 
 def test_too_much_drift_ends_the_night_before_training(production):
