@@ -94,8 +94,8 @@ def run(
   Raises:
     ConfigError: If `as_of` or an option is invalid, or the date is before the
       first night.
-    NotApprovedError: If the drift exceeds a threshold, or the gate refuses the
-      candidate; the served models stay.
+    NotApprovedError: If the drift exceeds a threshold, the gate refuses the
+      candidate, or the parent was rolled back; the served models stay.
     WorkdirBusyError: If another night is running in the folder.
     UserError: If a step is refused for another reason.
   """
@@ -292,7 +292,8 @@ class _Night:
   def _measure_drift(self) -> None:
     """Compares data and clusters with the parent's, before training."""
     if not (self._run / checkpoint.FOLDER).exists():
-      drifting.measure(self._config, self._run, self._parent)
+      choice = checkpoint.parse_choice(self._config.continuation.round)
+      drifting.measure(self._config, self._run, self._parent, choice)
 
   def _train(self) -> None:
     """Trains and evaluates."""
@@ -310,6 +311,7 @@ class _Night:
     Raises:
       NotApprovedError: If the candidate is refused.
     """
+    self._check_parent()
     if self._is_backfill():
       self.result['status'] = 'backfilled'
       page.write_report(self._run)
@@ -317,7 +319,8 @@ class _Night:
     record = gating.gate(
       self._config, self._run, self._export, self._options.round_choice
     )
-    lineage.write(self._config, self._run, self._export)
+    if not record.blessed:  # Else it is written after the release, at its end.
+      lineage.write(self._config, self._run, self._export)
     page.write_report(self._run)
     tracking.send_pictures(self._config, self._run)
     gate_record.require_blessed(record)
@@ -327,12 +330,38 @@ class _Night:
     nights = self._served_nights()
     if not nights or nights[-1] <= self._date:
       return False
-    return not gating.is_released(
+    return not self._is_released()
+
+  def _is_released(self) -> bool:
+    return gating.is_released(
       self._config, self._run, self._export, self._options.round_choice
     )
 
+  def _check_parent(self) -> None:
+    """Raises NotApprovedError if the parent was rolled back since.
+
+    The models would be what the rollback was to end, trained on. Nothing is
+    wrong if the night was released before, or the parent was replaced by a
+    later one.
+    """
+    self._history = releases.read_history(self._export)
+    nights = [name for name in self._served_nights() if name < self._date]
+    parent = self._parent and self._parent.name
+    if parent not in nights or nights[-1] >= parent or self._is_released():
+      return
+    raise errors.NotApprovedError(
+      f'{RUNS}/{self._date} continues {RUNS}/{parent}, which was rolled back: '
+      f'the current models are those of {RUNS}/{nights[-1]}. Remove '
+      f'{self._run} and start the date again'
+    )
+
   def _release(self) -> None:
-    """Publishes the candidate."""
+    """Publishes the candidate.
+
+    Raises:
+      NotApprovedError: If the parent was rolled back during the gate.
+    """
+    self._check_parent()
     found = releasing.release(
       self._config,
       self._run,
