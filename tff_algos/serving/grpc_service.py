@@ -440,7 +440,7 @@ def _status(
   response = get_model_status_pb2.GetModelStatusResponse()
   for status in store.statuses(spec.name, _version(spec)):
     entry = response.model_version_status.add(version=status.version)
-    entry.state = entry.END if status.error else entry.AVAILABLE
+    entry.state = entry.State.Value(status.state)
     entry.status.error_message = status.error
     if status.error:
       entry.status.error_code = error_codes_pb2.UNKNOWN
