@@ -22,7 +22,7 @@ import tensorflow as tf
 
 _REPEATS = 5
 _BLOCK_RECORDS = 256
-# Those of `core.errors` that say nothing of a file, and lack of memory or files.
+# Those of a disk that say nothing of a bundle; lack of memory or descriptors.
 _OF_MACHINES = (
   *(errno.EACCES, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE),
   *(errno.ENOMEM, errno.ENOSPC, errno.EPERM, errno.ESTALE),

@@ -501,7 +501,7 @@ class ModelStore:
     return found
 
   def _newest_loadable(self, folders: dict[int, pathlib.Path]) -> int:
-    """Returns the newest version that has not failed to load, if there is one."""
+    """Returns the newest version that has not failed to load, or of all."""
     failures = self._failures.copy()
     return max(
       (v for v, folder in folders.items() if folder not in failures),

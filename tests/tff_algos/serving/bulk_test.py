@@ -213,9 +213,7 @@ def test_removed_versions_are_freed(export_folder, tmp_path):
   folder = shutil.copytree(export_folder, tmp_path / 'export')
   handle, theirs, _ = _handle(folder, 60)
   store = models.ModelStore(folder)
-  worker = threading.Thread(
-    target=bulk.work, args=(theirs, store), daemon=True
-  )
+  worker = threading.Thread(target=bulk.work, args=(theirs, store), daemon=True)
   worker.start()
   predict(handle, {'instances': X})
   assert store.newest_loaded() == {'anna': 1}
