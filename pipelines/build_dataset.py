@@ -152,7 +152,11 @@ def _build(
     removed = ()
     if publication.keep_versions is not None:
       removed = versions.remove_old(
-        staging, dataset, version, publication.keep_versions
+        staging,
+        dataset,
+        version,
+        publication.keep_versions,
+        publication.needed,
       )
   return BuildResult(dataset, version, manifest, reused, is_current, removed)
 

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import pathlib
 import re
+from collections.abc import Collection
 
 from absl import logging
 
@@ -23,11 +24,13 @@ class Publication:
     force: Whether to rebuild an existing version.
     keep_versions: Number of versions to keep, including the current one; None
       for all.
+    needed: Names of versions that are kept beyond these.
   """
 
   as_of: str | None = None
   force: bool = False
   keep_versions: int | None = None
+  needed: Collection[str] = ()
 
   def __post_init__(self) -> None:
     if self.as_of is not None:
@@ -70,6 +73,7 @@ def remove_old(
   dataset: pathlib.Path,
   version: str,
   keep_versions: int,
+  needed: Collection[str] = (),
 ) -> tuple[str, ...]:
   """Applies retention: removes the versions published or reused longest ago.
 
@@ -82,11 +86,12 @@ def remove_old(
     dataset: Folder of the dataset.
     version: The version just published, which is kept as well.
     keep_versions: Number of versions to keep.
+    needed: Names of versions that are kept beyond these.
 
   Returns:
     Names of the removed versions, the oldest first.
   """
-  staying = {version, _current(dataset)}
+  staying = {version, _current(dataset), *needed}
   folders = sorted(
     (
       path

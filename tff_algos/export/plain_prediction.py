@@ -6,9 +6,10 @@ calls `serving_default` of each bundle a few times and prints a JSON array with
 one object a bundle: `finite_weights` and `finite_outputs` (whether all stored
 variables and client states, and all outputs, are finite) and `seconds` (time of
 the fastest call). It is run by its path, in a process that does not import this
-library.
+library. An error of memory or disk, not of a bundle, is its exit code 75.
 """
 
+import errno
 import json
 import math
 import os
@@ -21,6 +22,18 @@ import tensorflow as tf
 
 _REPEATS = 5
 _BLOCK_RECORDS = 256
+# Those of a disk that say nothing of a bundle; lack of memory or descriptors.
+_OF_MACHINES = (
+  *(errno.EACCES, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE),
+  *(errno.ENOMEM, errno.ENOSPC, errno.EPERM, errno.ESTALE),
+)
+
+
+def is_of_machine(error: BaseException | None) -> bool:
+  """Returns whether an error is one of memory or disk, not of a bundle."""
+  if isinstance(error, OSError):
+    return error.errno in _OF_MACHINES
+  return isinstance(error, (MemoryError, tf.errors.ResourceExhaustedError))
 
 
 def _is_finite(values: np.ndarray) -> bool:
@@ -87,4 +100,10 @@ def _main(*arguments: str) -> None:
 
 
 if __name__ == '__main__':
-  _main(*sys.argv[1:])
+  try:
+    _main(*sys.argv[1:])
+  except Exception as error:
+    if not is_of_machine(error):
+      raise
+    sys.stderr.write(f'{type(error).__name__}: {error}\n')
+    sys.exit(os.EX_TEMPFAIL)

@@ -5,12 +5,14 @@ may need gigabytes: the server's own interpreter stays free for small requests,
 and outlives this process.
 """
 
+import contextlib
 import gc
 import os
 import pathlib
 import pickle
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -77,6 +79,8 @@ class BulkProcess:
       seen = (store.caller, store.labels, store.loaded_identities())
       pipe.send((seen, function, arguments))
       store.version, answer = self._receive(pipe)
+    except BlockingIOError:  # The limit of the socket: it does not read.
+      raise self._too_late(self._answer_seconds) from None
     except (OSError, EOFError, pickle.UnpicklingError):
       self._kill()
       raise errors.RequestError(
@@ -111,8 +115,12 @@ class BulkProcess:
         return message
       is_loading = message == _LOADING
       seconds = _START_SECONDS if is_loading else self._answer_seconds
+    raise self._too_late(seconds)
+
+  def _too_late(self, seconds: float) -> errors.RequestError:
+    """Kills the process; returns the error for its caller."""
     self._kill()
-    raise errors.RequestError(
+    return errors.RequestError(
       f'no answer within {seconds:g} seconds; send fewer rows at once',
       status=503,
     )
@@ -132,6 +140,9 @@ class BulkProcess:
       if self._pipe:
         self._pipe.close()
       ours, theirs = socket.socketpair()
+      seconds = self._answer_seconds
+      limit = struct.pack('ll', int(seconds), int(seconds % 1 * 1e6))
+      ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
       with theirs:
         self._process = subprocess.Popen(
           [
@@ -193,6 +204,8 @@ def work(pipe: connection.Connection, store: models.ModelStore) -> None:
     # What the server has verified is not read once more: with many clients'
     # states that takes longer than an answer may.
     seen = store.seen_by(*view)
+    with contextlib.suppress(OSError):
+      store.forget_removed()
     try:
       answer = batching.finish(function(seen, *arguments))
     except errors.RequestError as error:

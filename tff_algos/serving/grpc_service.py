@@ -54,6 +54,20 @@ _CODES = {
   500: grpc.StatusCode.INTERNAL,
   503: grpc.StatusCode.UNAVAILABLE,
 }
+# Field of TensorProto with the values of a dtype; `int_val` of all others.
+_VALUE_FIELDS = {
+  tf.float16: 'half_val',
+  tf.bfloat16: 'half_val',
+  tf.float32: 'float_val',
+  tf.float64: 'double_val',
+  tf.complex64: 'scomplex_val',
+  tf.complex128: 'dcomplex_val',
+  tf.string: 'string_val',
+  tf.bool: 'bool_val',
+  tf.int64: 'int64_val',
+  tf.uint32: 'uint32_val',
+  tf.uint64: 'uint64_val',
+}
 _SIGNATURE_DEF = 'signature_def'
 _LOG_SECONDS = 10
 
@@ -426,7 +440,7 @@ def _status(
   response = get_model_status_pb2.GetModelStatusResponse()
   for status in store.statuses(spec.name, _version(spec)):
     entry = response.model_version_status.add(version=status.version)
-    entry.state = entry.END if status.error else entry.AVAILABLE
+    entry.state = entry.State.Value(status.state)
     entry.status.error_message = status.error
     if status.error:
       entry.status.error_code = error_codes_pb2.UNKNOWN
@@ -492,11 +506,15 @@ def _array(
     tensors.check_num_rows(sizes[0], config.max_rows)
   # One number may stand for all of a small tensor, a text for none.
   is_small = math.prod(sizes) * dtype.size <= lanes_lib.SMALL_BYTES
-  if _num_values(proto, dtype) < math.prod(sizes) and (
-    dtype == tf.string or not is_small
-  ):
+  field = _VALUE_FIELDS.get(dtype, 'int_val')
+  if dtype != tf.string and proto.tensor_content:
+    num_values = len(proto.tensor_content) // dtype.size
+  else:
+    num_values = len(getattr(proto, field))
+  if num_values < math.prod(sizes) and (dtype == tf.string or not is_small):
     raise errors.RequestError(
-      f'input {name!r} must hold all values of its shape'
+      f'input {name!r} must hold all values of its shape in {field}'
+      f'{"" if dtype == tf.string else " or tensor_content"}'
     )
   try:
     return tf.make_ndarray(proto)
@@ -504,20 +522,6 @@ def _array(
     raise errors.RequestError(
       f'input {name!r} is not a valid TensorProto: {str(error)[:200]}'
     ) from None
-
-
-def _num_values(proto: tensor_pb2.TensorProto, dtype: tf.DType) -> int:
-  if proto.tensor_content:
-    return len(proto.tensor_content) // dtype.size
-  # Of the fields `float_val`, `int_val` and so on one is set.
-  return max(
-    (
-      len(values)
-      for field, values in proto.ListFields()
-      if field.name.endswith('_val')
-    ),
-    default=0,
-  )
 
 
 def _version(spec: model_pb2.ModelSpec) -> int | str | None:

@@ -38,6 +38,7 @@ from tff_algos.serving import access, watched
 
 DEFAULT_SIGNATURE = 'serving_default'
 
+_GRAPH_FILE = 'saved_model.pb'
 # Delay before a bundle that failed to load, perhaps half copied, is retried.
 _RETRY_SECONDS = 10.0
 # Inputs of signatures that tell whose model is asked for.
@@ -62,10 +63,13 @@ class VersionStatus(NamedTuple):
 
   Attributes:
     version: Version number.
+    state: That of TensorFlow Serving: `'AVAILABLE'` if it answers, `'LOADING'`
+      if it is about to, else `'END'`.
     error: Error of loading it; empty if it was loaded, or not tried yet.
   """
 
   version: int
+  state: str
   error: str
 
 
@@ -308,7 +312,7 @@ class ModelStore:
       # The log has the versions that cannot be loaded.
       with contextlib.suppress(OSError):
         labels.current()
-        self._forget_removed()
+        self.forget_removed()
         for name in self._names():
           with contextlib.suppress(errors.RequestError):
             self._load_first(name, self._version_folders(name, None))
@@ -318,7 +322,7 @@ class ModelStore:
           with contextlib.suppress(errors.RequestError):
             self._load_first(name, self._version_folders(name, version))
 
-  def _forget_removed(self) -> None:
+  def forget_removed(self) -> None:
     """Frees the models whose versions are no longer on disk."""
     with self._lock:
       names = self._names()
@@ -402,7 +406,7 @@ class ModelStore:
     self, name: str, folders: dict[int, pathlib.Path]
   ) -> errors.RequestError:
     """Lets the thread load a version; returns why it does not answer yet."""
-    version = max(folders)
+    version = self._newest_loadable(folders)
     self._wanted.add((name, version))
     failures = self._failures.copy()
     if all(folder in failures for folder in folders.values()):
@@ -481,10 +485,28 @@ class ModelStore:
       RequestError: (404) If there is no such model, version or label.
     """
     folders = self._version_folders(name, version)
-    return [
-      VersionStatus(v, self._failures.get(folders[v], (0.0, ''))[1])
-      for v in reversed(folders)
-    ]
+    coming = {
+      self._newest_loadable(self._version_folders(name, None)),
+      *self._labelled_versions(name),
+      *(wanted for model, wanted in [*self._wanted] if model == name),
+    }
+    found = []
+    for v in reversed(folders):
+      error = self._failures.get(folders[v], (0.0, ''))[1]
+      state = 'LOADING' if v in coming and not error else 'END'
+      with contextlib.suppress(errors.ExportError):
+        if self._still_loaded(name, v, folders[v]) is not None:
+          state = 'AVAILABLE'
+      found.append(VersionStatus(v, state, error))
+    return found
+
+  def _newest_loadable(self, folders: dict[int, pathlib.Path]) -> int:
+    """Returns the newest version that has not failed to load, or of all."""
+    failures = self._failures.copy()
+    return max(
+      (v for v, folder in folders.items() if folder not in failures),
+      default=max(folders),
+    )
 
   def _names(self) -> list[str]:
     with os.scandir(self.folder) as entries:
@@ -534,6 +556,14 @@ class ModelStore:
       )
     return labels[label]
 
+  def _labelled_versions(self, name: str) -> set[int]:
+    """Returns the versions with a label, or with one that takes effect soon."""
+    return {
+      v
+      for labels in (self.labels, self._new_labels)
+      for v in labels.get(name, labels_lib.Labels()).versions.values()
+    }
+
   def _still_loaded(
     self, name: str, version: int, folder: pathlib.Path
   ) -> ServedModel | None:
@@ -563,11 +593,7 @@ class ModelStore:
     # a request named, all but the newest and few others.
     before = self._loaded.get(name, {})
     newest = max({*before, version})
-    labelled = {
-      v
-      for labels in (self.labels, self._new_labels)
-      for v in labels.get(name, labels_lib.Labels()).versions.values()
-    }
+    labelled = self._labelled_versions(name)
     others = [v for v in before if v not in labelled and v != newest]
     kept = 0 if version == newest else _MAX_NAMED - 1
     gone = others[: max(0, len(others) - kept)]
@@ -579,16 +605,17 @@ class ModelStore:
 def folder_identity(folder: pathlib.Path) -> tuple[int, int]:
   """Returns an identity that changes if a version is exported again.
 
+  Not if a file is added to the folder, or it is touched.
+
   Raises:
     ExportError: If the folder has gone.
   """
   try:
-    status = folder.stat()
+    return folder.stat().st_ino, (folder / _GRAPH_FILE).stat().st_mtime_ns
   except OSError as error:
     raise errors.ExportError(
       f'{folder} cannot be read: {error.strerror}'
     ) from error
-  return status.st_ino, status.st_mtime_ns
 
 
 def _cannot_load(name: str, reasons: Sequence[str]) -> errors.RequestError:
@@ -642,7 +669,7 @@ def _read_signature_defs(
   folder: pathlib.Path,
 ) -> dict[str, meta_graph_pb2.SignatureDef]:
   content = saved_model_pb2.SavedModel()
-  content.ParseFromString((folder / 'saved_model.pb').read_bytes())
+  content.ParseFromString((folder / _GRAPH_FILE).read_bytes())
   for graph in content.meta_graphs:
     if tf.saved_model.SERVING in graph.meta_info_def.tags:
       return dict(graph.signature_def)

@@ -433,7 +433,7 @@ def _status(
     'model_version_status': [
       {
         'version': str(status.version),
-        'state': 'END' if status.error else 'AVAILABLE',
+        'state': status.state,
         'status': {
           'error_code': 'UNKNOWN' if status.error else 'OK',
           'error_message': status.error,

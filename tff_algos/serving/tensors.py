@@ -230,6 +230,11 @@ def _array(
   shape, leaves = _flattened(name, value)
   if may_miss and dtype.kind == 'f':
     leaves: list[Any] = [np.nan if one is None else one for one in leaves]
+  if dtype.kind not in _KINDS:
+    raise errors.RequestError(
+      f'input {name!r} is of {dtype.name}, which JSON does not have; ask by '
+      'gRPC'
+    )
   what, allowed = _KINDS[dtype.kind]
   for kind in set(map(type, leaves)):
     if kind not in allowed:

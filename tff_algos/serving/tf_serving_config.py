@@ -183,6 +183,8 @@ def _command(
   *flags: str,
 ) -> str:
   host = f'[{config.host}]' if ':' in config.host else config.host
+  if host == 'localhost':  # Docker takes addresses alone.
+    host = '127.0.0.1'
   words = [
     'docker run --rm',
     f'-p {host}:{config.port}:8500 -p {host}:{config.rest_api_port}:8501',

@@ -208,6 +208,41 @@ def test_time_limit(tmp_path):
   worker.join()
 
 
+def test_removed_versions_are_freed(export_folder, tmp_path):
+  """By the next call, of whichever model."""
+  folder = shutil.copytree(export_folder, tmp_path / 'export')
+  handle, theirs, _ = _handle(folder, 60)
+  store = models.ModelStore(folder)
+  worker = threading.Thread(target=bulk.work, args=(theirs, store), daemon=True)
+  worker.start()
+  predict(handle, {'instances': X})
+  assert store.newest_loaded() == {'anna': 1}
+  shutil.rmtree(folder / 'anna')
+  with pytest.raises(errors.RequestError, match="unknown model 'bob'"):
+    predict(handle, {}, name='bob')
+  assert store.newest_loaded() == {}
+  handle._pipe.close()
+  worker.join()
+
+
+def test_a_process_that_does_not_read_is_killed(tmp_path):
+  """The request is larger than what the system holds for it."""
+  process = bulk.BulkProcess(tmp_path, answer_seconds=0.2)
+  pid = process._start() and process._process.pid
+  late = threading.Timer(20, os.kill, (pid, signal.SIGKILL))
+  late.start()
+  try:
+    assert process._pipe.poll(60)
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(errors.RequestError, match='within 0.2 sec') as error:
+      process.call(models.ModelStore('seen'), _answer_late, bytes(10**7))
+    assert error.value.status == 503
+    assert not psutil.pid_exists(pid)
+  finally:
+    late.cancel()
+    process.close()
+
+
 def test_closing_ends_a_process_at_work(export_folder):
   process = bulk.BulkProcess(export_folder, answer_seconds=60)
   process._start()

@@ -226,6 +226,26 @@ def repeated(name, value, *sizes):
   return message
 
 
+def repeated_text():
+  """One text that stands for as many as another field has zeros."""
+  message = repeated('client_id', b'a' * 1000, 90)
+  message.inputs['client_id'].int_val.extend([0] * 90)
+  return message
+
+
+def text_as_content():
+  message = repeated('client_id', b'a', 3)
+  message.inputs['client_id'].tensor_content = b'\1\1\1aaa'
+  return message
+
+
+def wrong_field():
+  """Numbers of the message that are not those of the tensor."""
+  message = repeated('x', 1.0, 90, 200)
+  message.inputs['x'].int_val.extend([0] * 18_000)
+  return message
+
+
 def short_content():
   message = request(x=X)
   message.inputs['x'].tensor_content = b'\0' * 5
@@ -264,6 +284,9 @@ def test_many_small_numbers_hold_all_values():
     (bomb(10**12), 'RESOURCE_EXHAUSTED', 'larger than 100000 bytes'),
     (repeated('x', 1.0, 100, 200), 'INVALID_ARGUMENT', "'x' must hold all"),
     (repeated('client_id', b'a', 3), 'INVALID_ARGUMENT', "_id' must hold all"),
+    (repeated_text(), 'INVALID_ARGUMENT', "_id' must hold all"),
+    (text_as_content(), 'INVALID_ARGUMENT', 'of its shape in string_val'),
+    (wrong_field(), 'INVALID_ARGUMENT', 'in float_val or tensor_content'),
     (request(x=np.zeros([9000, 4], 'f')), 'RESOURCE_EXHAUSTED', ''),
     (
       request('personalized_models', client_id=[b'\xff'] * 3, x=X),

@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import os
 import shutil
 import threading
 import time
@@ -46,7 +47,7 @@ def make_export(bundles, tmp_path):
     number = max(versions.version_folders(base), default=0) + 1
     hidden = base / '.writing'
     shutil.copytree(bundles[shift], hidden)
-    hidden.touch()
+    (hidden / 'saved_model.pb').touch()
     return hidden.rename(base / str(number))
 
   return publish
@@ -110,6 +111,45 @@ def test_broken_version_is_not_served(export, tmp_path, damage):
   newest, older = store.statuses('cluster_models')
   assert 'cannot be loaded' in newest.error
   assert not older.error
+
+
+def test_a_touched_folder_is_still_served(export, tmp_path, monkeypatch):
+  """A new graph is not: client states are read from the files of today."""
+  monkeypatch.setattr(models, '_REFRESH_SECONDS', 600)
+  folder = export()
+  store = models.ModelStore(tmp_path)
+  store.load_newest()
+  (export() / 'saved_model.pb').write_bytes(b'junk')
+  assert store.get('cluster_models').version == 1
+  with store.refreshed():
+    (folder / '.DS_Store').touch()
+    os.utime(folder, (0, 0))
+    assert store.get('cluster_models').version == 1
+    (folder / 'saved_model.pb').touch()
+    with pytest.raises(errors.RequestError, match='version 1 .* being loaded'):
+      store.get('cluster_models')
+
+
+def test_states_are_those_of_tensorflow_serving(export, tmp_path):
+  for _ in range(3):
+    export()
+  store = models.ModelStore(tmp_path)
+
+  def states():
+    return [status.state for status in store.statuses('cluster_models')]
+
+  assert states() == ['LOADING', 'END', 'END']
+  store.load_newest()
+  store.labels = {'cluster_models': labels.Labels({'stable': 2})}
+  assert states() == ['AVAILABLE', 'LOADING', 'END']
+  (older,) = store.statuses('cluster_models', 2)
+  assert older.state == 'LOADING'
+  store._wanted.add(('cluster_models', 1))
+  export()
+  assert states() == ['LOADING', 'AVAILABLE', 'LOADING', 'LOADING']
+  (export() / 'saved_model.pb').write_bytes(b'junk')
+  store.load_newest()
+  assert states() == ['END', 'AVAILABLE', 'END', 'LOADING', 'LOADING']
 
 
 def test_half_copied_version_gets_another_chance(export, tmp_path, monkeypatch):

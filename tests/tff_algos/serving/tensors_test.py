@@ -151,3 +151,12 @@ def test_outputs_named_bytes_are_base64():
 def test_rows_need_a_common_batch_axis(other):
   with pytest.raises(errors.RequestError, match="ask with 'inputs' instead"):
     tensors.rows_from_outputs({'a': np.zeros([2]), 'b': other})
+
+
+@pytest.mark.parametrize(
+  ('dtype', 'name'),
+  [(types_pb2.DT_BFLOAT16, 'bfloat16'), (types_pb2.DT_COMPLEX64, 'complex64')],
+)
+def test_numbers_that_json_does_not_have(dtype, name):
+  with pytest.raises(errors.RequestError, match=f"'v' is of {name}, .* gRPC"):
+    convert([1.0], signature(v=(dtype, [-1])))

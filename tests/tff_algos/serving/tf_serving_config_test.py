@@ -201,3 +201,10 @@ def test_access_is_not_opened_in_silence(folder, tmp_path, changes, words):
   assert not out.exists()
   opened = CONFIG._replace(host='0.0.0.0', is_open=True)
   assert '0.0.0.0:8500' in tf_serving_config.write(folder, out, opened)
+
+
+def test_the_name_of_this_machine_is_its_address(folder, tmp_path):
+  """Docker takes no names of hosts."""
+  named = CONFIG._replace(host='localhost')
+  text = tf_serving_config.write(folder, tmp_path / 'out', named)
+  assert '-p 127.0.0.1:8500:8500' in text and 'localhost' not in text

@@ -321,6 +321,12 @@ def _load_champion(
     return gate_scores.load(_find(target, dataset)), None
   except Exception as error:  # Any broken file can raise anything in TF.
     text = str(error).strip().partition('\n')[0]
+    # Errors of the file system are the contexts of those that name the file.
+    if any(map(plain_prediction.is_of_machine, (error, error.__context__))):
+      raise errors.InfrastructureError(
+        f'the current version in {target} cannot be loaded for lack of memory, '
+        f'or by an error of the disk: {text or type(error).__name__}; try again'
+      ) from error
     if config.ignore_broken_champion:
       return None, text
     raise errors.ExportError(
@@ -364,9 +370,14 @@ def _check_plainly(
       f'the process that loads the bundles with TensorFlow alone ended by '
       f'{name}, perhaps for lack of memory; try again'
     )
+  words = asked.stderr.strip().splitlines() or ['no error text']
+  if asked.returncode == os.EX_TEMPFAIL:
+    raise errors.InfrastructureError(
+      'the process that loads the bundles with TensorFlow alone ended for lack '
+      f'of memory, or by an error of the disk: {words[-1]}; try again'
+    )
   checks = {_PLAIN: asked.returncode == 0}
   if asked.returncode:
-    words = asked.stderr.strip().splitlines() or ['no error text']
     return checks, [
       f'a bundle does not load in a process with TensorFlow alone: {words[-1]}'
     ]

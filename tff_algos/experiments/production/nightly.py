@@ -11,7 +11,6 @@ Every step finds what is done already, so that a night that was interrupted at
 any point may be started again, and then ends in the same files.
 """
 
-import contextlib
 import dataclasses
 import os
 import pathlib
@@ -22,7 +21,7 @@ from absl import logging
 from pipelines import options as dataset_options
 from pipelines.publishing import versions
 from tff_algos.core import checks, durable, errors
-from tff_algos.data import dates, integrity, layout, leases, raw_features
+from tff_algos.data import dates, integrity, layout, raw_features
 from tff_algos.experiments import (
   datasets,
   evaluating,
@@ -95,8 +94,8 @@ def run(
   Raises:
     ConfigError: If `as_of` or an option is invalid, or the date is before the
       first night.
-    NotApprovedError: If the drift exceeds a threshold, or the gate refuses the
-      candidate; the served models stay.
+    NotApprovedError: If the drift exceeds a threshold, the gate refuses the
+      candidate, or the parent was rolled back; the served models stay.
     WorkdirBusyError: If another night is running in the folder.
     UserError: If a step is refused for another reason.
   """
@@ -226,20 +225,16 @@ class _Night:
         'night anew on the raw files of today'
       )
     if not link.is_symlink():
-      publication = versions.Publication(
-        self._date, keep_versions=self._options.keep_versions
+      result = datasets.build(
+        self._dataset_config(),
+        self._folder,
+        self._options.beam_options,
+        versions.Publication(
+          self._date,
+          keep_versions=self._options.keep_versions,
+          needed=self._continued_versions(),
+        ),
       )
-      with contextlib.ExitStack() as stack:
-        if self._parent is not None:
-          # Retention leaves what the nights after this one continue, too.
-          lease = leases.hold(self._parent / 'dataset')
-          stack.enter_context(lease or contextlib.nullcontext())
-        result = datasets.build(
-          self._dataset_config(),
-          self._folder,
-          self._options.beam_options,
-          publication,
-        )
       datasets.write_card(
         self._folder, self._options.beam_options, version=result.version
       )
@@ -253,7 +248,22 @@ class _Night:
       target = layout.version_folder(self._folder / 'dataset', result.version)
       link.symlink_to(os.path.relpath(target, self._run))
       durable.sync(self._run)
-    self.result['dataset_version'] = link.readlink().name
+    self.result['dataset_version'] = _version_of(self._run)
+
+  def _continued_versions(self) -> set[str]:
+    """Returns the dataset versions of runs that this or later nights continue.
+
+    Later ones, also after a rollback to any version that is on the disk.
+    """
+    served = self._export / releases.MODELS[0]
+    found = {
+      entry.dataset_version
+      for entry in self._history
+      if (served / str(entry.version)).exists()
+    }
+    if self._parent is not None:
+      found.add(_version_of(self._parent))
+    return found
 
   def _dataset_config(self) -> dataset_options.DatasetConfig:
     """Returns the config of the dataset, with the parent's fitted values.
@@ -273,7 +283,7 @@ class _Night:
     """Returns whether the parent was trained on the data of a version."""
     if self._parent is None:
       return False
-    known = pathlib.Path(os.readlink(self._parent / 'dataset')).name
+    known = _version_of(self._parent)
     folder = self._folder / 'dataset'
     return known == version or _content(folder, known) == _content(
       folder, version
@@ -282,7 +292,8 @@ class _Night:
   def _measure_drift(self) -> None:
     """Compares data and clusters with the parent's, before training."""
     if not (self._run / checkpoint.FOLDER).exists():
-      drifting.measure(self._config, self._run, self._parent)
+      choice = checkpoint.parse_choice(self._config.continuation.round)
+      drifting.measure(self._config, self._run, self._parent, choice)
 
   def _train(self) -> None:
     """Trains and evaluates."""
@@ -300,6 +311,7 @@ class _Night:
     Raises:
       NotApprovedError: If the candidate is refused.
     """
+    self._check_parent()
     if self._is_backfill():
       self.result['status'] = 'backfilled'
       page.write_report(self._run)
@@ -307,7 +319,8 @@ class _Night:
     record = gating.gate(
       self._config, self._run, self._export, self._options.round_choice
     )
-    lineage.write(self._config, self._run, self._export)
+    if not record.blessed:  # Else it is written after the release, at its end.
+      lineage.write(self._config, self._run, self._export)
     page.write_report(self._run)
     tracking.send_pictures(self._config, self._run)
     gate_record.require_blessed(record)
@@ -317,12 +330,38 @@ class _Night:
     nights = self._served_nights()
     if not nights or nights[-1] <= self._date:
       return False
-    return not gating.is_released(
+    return not self._is_released()
+
+  def _is_released(self) -> bool:
+    return gating.is_released(
       self._config, self._run, self._export, self._options.round_choice
     )
 
+  def _check_parent(self) -> None:
+    """Raises NotApprovedError if the parent was rolled back since.
+
+    The models would be what the rollback was to end, trained on. Nothing is
+    wrong if the night was released before, or the parent was replaced by a
+    later one.
+    """
+    self._history = releases.read_history(self._export)
+    nights = [name for name in self._served_nights() if name < self._date]
+    parent = self._parent and self._parent.name
+    if parent not in nights or nights[-1] >= parent or self._is_released():
+      return
+    raise errors.NotApprovedError(
+      f'{RUNS}/{self._date} continues {RUNS}/{parent}, which was rolled back: '
+      f'the current models are those of {RUNS}/{nights[-1]}. Remove '
+      f'{self._run} and start the date again'
+    )
+
   def _release(self) -> None:
-    """Publishes the candidate."""
+    """Publishes the candidate.
+
+    Raises:
+      NotApprovedError: If the parent was rolled back during the gate.
+    """
+    self._check_parent()
     found = releasing.release(
       self._config,
       self._run,
@@ -335,6 +374,11 @@ class _Night:
       'released_version': found.version,
       'current_version': gating.current_version(self._export),
     }
+
+
+def _version_of(run: pathlib.Path) -> str:
+  """Returns the dataset version of a run."""
+  return (run / 'dataset').readlink().name
 
 
 def _content(dataset: pathlib.Path, version: str) -> dict[str, Any] | str:

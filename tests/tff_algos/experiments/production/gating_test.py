@@ -1,6 +1,7 @@
 """The gate on two rounds of a small regression, and on drawn scores."""
 
 import dataclasses
+import errno
 import json
 import pathlib
 import shutil
@@ -21,7 +22,9 @@ from tff_algos.experiments.production import (
   gate_scores,
   gating,
 )
-from tff_algos.export import releases
+from tff_algos.export import manifest, plain_prediction, releases
+
+_PLAIN_PROGRAM = plain_prediction.__file__
 
 
 class Gated(NamedTuple):
@@ -164,6 +167,30 @@ def test_champion_that_does_not_load_is_one_error(gated, tmp_path):
   assert not (folder / 'gate.json').exists()
 
 
+@pytest.mark.parametrize(
+  'error',
+  [
+    MemoryError(),
+    OSError(errno.EIO, 'Input/output error'),
+    OSError(errno.EMFILE, 'Too many open files'),
+  ],
+)
+@pytest.mark.parametrize('is_ignored', [False, True])
+def test_an_error_of_the_machine_is_no_broken_champion(
+  gated, monkeypatch, error, is_ignored
+):
+  def fail(folder):
+    raise error
+
+  monkeypatch.setattr(manifest, '_sha256', fail)
+  config = gate_config.GateConfig(ignore_broken_champion=is_ignored)
+  with (
+    experiment.open_dataset(gated.folder) as dataset,
+    pytest.raises(errors.InfrastructureError, match='cannot be loaded for lac'),
+  ):
+    gating._load_champion(gated.target, config, dataset)
+
+
 def test_champion_of_another_scale_is_not_compared(gated, tmp_path):
   target = shutil.copytree(gated.target, tmp_path / 'export')
   for path in target.glob('*/1/assets.extra/bundle.json'):
@@ -275,6 +302,16 @@ def test_a_plain_process_that_hangs_or_is_killed_is_no_refusal(
   program.write_text('import os\nos.kill(os.getpid(), 9)\n')
   monkeypatch.setattr(gating.plain_prediction, '__file__', str(program))
   with pytest.raises(errors.InfrastructureError, match='ended by SIGKILL'):
+    gating.gate(gated.config, folder, gated.target)
+  program.write_text(
+    'import runpy, sys\n'
+    'import tensorflow as tf\n'
+    'def load(folder):\n'
+    '  raise tf.errors.ResourceExhaustedError(None, None, "OOM")\n'
+    'tf.saved_model.load = load\n'
+    f'runpy.run_path({_PLAIN_PROGRAM!r}, run_name="__main__")\n'
+  )
+  with pytest.raises(errors.InfrastructureError, match='lack of memory.*OOM'):
     gating.gate(gated.config, folder, gated.target)
   assert not (folder / 'gate.json').exists()
   program.write_text('import os\nos.abort()\n')  # As TensorFlow's checks do.

@@ -12,7 +12,12 @@ import pytest
 from pipelines import options as dataset_options
 from tests.testing import nights, raw_data, raw_sources, unrendered
 from tff_algos.core import cache_folder, errors
-from tff_algos.experiments.production import gating, lineage, nightly
+from tff_algos.experiments.production import (
+  gating,
+  lineage,
+  nightly,
+  releasing,
+)
 from tff_algos.export import releases
 from tff_algos.stores import objects as objects_lib
 from tff_algos.training import checkpoint, continuation, workdir
@@ -292,6 +297,61 @@ def test_after_a_rollback_a_night_continues_what_it_rolled_back_to(production):
   assert json.loads(report.read_text())['parent'] == nights.FIRST
 
 
+def test_a_rollback_holds_against_a_night_that_has_started(production):
+  """Before its gate and during it; what was released before stays so."""
+  production.run(nights.THIRD, nightly.TRAIN)
+  with releases.opened(production.folder / 'export') as path:
+    path.rollback()
+  words = f'{nights.SECOND}, which was rolled back: .* Remove .*{nights.THIRD}'
+  with pytest.raises(errors.NotApprovedError, match=words):
+    production.run(nights.THIRD)
+  assert len(production.history) == 3
+  shutil.rmtree(production.run_folder(nights.THIRD))
+  result = production.run(nights.THIRD)
+  assert (result['status'], result['released_version']) == ('released', 4)
+  assert result['parent'] == f'runs/{nights.FIRST}'
+
+
+@pytest.mark.slow
+def test_a_rollback_while_a_night_is_gated(production, monkeypatch):
+  gate = gating.gate
+
+  def roll_back_first(*arguments):
+    with releases.opened(production.folder / 'export') as path:
+      path.rollback()
+    return gate(*arguments)
+
+  monkeypatch.setattr(gating, 'gate', roll_back_first)
+  with pytest.raises(errors.NotApprovedError, match='which was rolled back'):
+    production.run(nights.THIRD)
+  assert len(production.history) == 3
+
+
+@pytest.mark.slow
+def test_a_tracker_that_failed_is_asked_by_the_night_again(
+  production, monkeypatch
+):
+  sent = []
+
+  def register(config, folder, bundles):
+    sent.append([bundle.name for bundle in bundles])
+    if len(sent) == 1:
+      raise errors.InfrastructureError('away')
+
+  monkeypatch.setattr(releasing.tracking, 'register', register)
+  with pytest.raises(errors.InfrastructureError, match='away'):
+    production.run(nights.THIRD)
+  for _ in range(2):
+    production.run(nights.THIRD)
+  assert sent == [['3', '3']] * 2
+
+
+def test_drift_is_that_from_the_checkpoint_that_is_continued(production):
+  production.run(nights.THIRD, nightly.DRIFT, continuation={'round': '3'})
+  report = production.run_folder(nights.THIRD) / 'drift.json'
+  assert json.loads(report.read_text())['parent_round'] == 3
+
+
 def test_a_night_whose_parent_is_gone(production):
   shutil.rmtree(production.run_folder(nights.SECOND))
   with pytest.raises(
@@ -319,11 +379,26 @@ def test_releases_of_other_runs_are_no_nights(production, night, until):
 def test_retention_leaves_what_nights_continue(production):
   """Two nights that are not released, of two versions that are kept."""
   options = nightly.Options(nightly.DATASET, keep_versions=2)
+  for model in releases.MODELS:  # Of the second the history tells alone.
+    shutil.rmtree(production.folder / 'export' / model)
   for date in (nights.THIRD, nights.FOURTH):
     nights.write_day(production.raw, date, 'abcdyz')
     nightly.run(nights.parse(production.raw), production.folder, date, options)
   assert (production.run_folder(nights.SECOND) / 'dataset').exists()
   assert not (production.run_folder(nights.FIRST) / 'dataset').exists()
+
+
+def test_after_a_rollback_nights_go_on_though_retention_was_at_work(production):
+  """Two nights, of which none was released, have left two other versions."""
+  options = nightly.Options(nightly.DATASET, keep_versions=2)
+  for date in (nights.THIRD, nights.FOURTH):
+    nights.write_day(production.raw, date, 'abcdyz')
+    nightly.run(nights.parse(production.raw), production.folder, date, options)
+  with releases.opened(production.folder / 'export') as path:
+    path.rollback()
+  nights.write_day(production.raw, '2026-11-06', 'abcdyz')
+  result = production.run('2026-11-06', nightly.DATASET)
+  assert result['parent'] == f'runs/{nights.FIRST}'
 
 
 def test_too_much_drift_ends_the_night_before_training(production):
