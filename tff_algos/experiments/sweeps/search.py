@@ -239,12 +239,13 @@ class _TrialQueue:
       return True
     trial.num_bytes = num_bytes
     for row in progress_table.read_rounds(task.folder):
-      text, round_num = row.get(self._objective.metric), int(row['round'])
+      score = float(row.get(self._objective.metric) or math.nan)
+      round_num = int(row['round'])
       step = len(trial.scores) * (self._num_rounds + 1) + round_num
-      if not text or step in trial.reported:
+      if math.isnan(score) or step in trial.reported:
         continue
       trial.reported.add(step)
-      trial.optuna_trial.report(float(text), step)
+      trial.optuna_trial.report(score, step)
       if trial.optuna_trial.should_prune():
         self._prune(trial, task, round_num)
         return False

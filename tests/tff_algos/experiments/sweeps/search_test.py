@@ -4,6 +4,7 @@ import copy
 import csv
 import itertools
 import json
+import math
 import types
 
 import optuna
@@ -166,6 +167,15 @@ def test_hopeless_trials_are_pruned_by_validation(tmp_path):
     # Worse than at least half of those before it.
     assert trial.value > earlier[(len(earlier) - 1) // 2]
   runs.check_all_ran(plan)
+
+
+def test_a_score_that_is_not_a_number_is_not_reported(tmp_path, monkeypatch):
+  monkeypatch.setitem(
+    globals(), '_error_of', lambda config, number: (0.5, math.nan)[number % 2]
+  )
+  search.search(_OPTIONS._replace(num_seeds=1), tmp_path, _Engine())
+  for trial in _study(tmp_path).trials:
+    assert set(trial.intermediate_values.values()) == {0.5}
 
 
 def test_rounds_are_read_again_only_when_there_are_more(tmp_path, monkeypatch):
