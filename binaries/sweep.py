@@ -187,8 +187,12 @@ def _main() -> None:
           plan = side_by_side.sweep(
             runs, workdir.value, engine, flags.FLAGS.plugins
           )
-    if not all(run.error for run in plan.runs):
-      print(comparison.compare(workdir.value, options))
+    try:
+      if not all(run.error for run in plan.runs):
+        print(comparison.compare(workdir.value, options))
+    except errors.UserError:
+      sweep_runs.check_all_ran(plan)  # A refused run is told first.
+      raise
     sweep_runs.check_all_ran(plan)
 
   command.run(main)

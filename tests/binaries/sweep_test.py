@@ -90,6 +90,28 @@ def test_a_sweep_from_the_shell_is_made_once(launcher, tmp_path):
   assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
+@pytest.mark.slow
+def test_a_refused_run_is_told_before_a_metric_that_is_not_there(
+  launcher, tmp_path
+):
+  program = launcher.run(
+    'tests.testing.unrendered',
+    'binaries.sweep',
+    f'--config={_SYNTHETIC}:smoke',
+    f'--workdir={tmp_path}',
+    '--num_seeds=1',
+    '--grid=algorithm.cohort_size_per_cluster=2,9',
+    '--metrics=no/such',
+    '--config.training.num_rounds=1',
+    '--config.dataset.partition.num_clients=4',
+    '--config.algorithm.local_training.num_local_epochs=1',
+    '--config.runtime.name=debug',
+  )
+  assert program.returncode == 1
+  assert '1 of 2 runs were refused' in program.complaints[-1]
+  assert (tmp_path / 'sweep.csv').is_file()
+
+
 _GRID = (
   f'--config={_SYNTHETIC}:smoke',
   '--num_seeds=2',

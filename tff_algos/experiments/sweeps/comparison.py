@@ -63,7 +63,7 @@ def compare(
   Raises:
     DataError: If no run is finished, a file is damaged, the runs do not differ
       by the axis to select on, or none has the metric of the target or of a
-      prefix.
+      prefix; for lack of a metric, after all files are written.
   """
   sweep = sweep_lib.read(
     workdir, options.target, options.clock, options.least_ari
@@ -71,16 +71,20 @@ def compare(
   chosen: list[str] = []
   if options.question is not None:
     chosen = choice_lib.sentences(sweep, options.question)
-  if sweep.plan.search is None:
-    table = sweep_table.console(sweep, options.prefixes)
-  else:
-    table = trials.text(sweep)
   output.write_table(sweep.workdir / 'sweep.csv', sweep_table.run_rows(sweep))
   output.write_table(
     sweep.workdir / 'sweep_summary.csv', sweep_table.cell_rows(sweep)
   )
   index = sweep_page.write_report(sweep, chosen)
   logging.info('Report: %s', index)
+  if options.target is not None:
+    target_lib.check(
+      [run for cell in sweep.cells for run in cell.runs], options.target
+    )
+  if sweep.plan.search is None:
+    table = sweep_table.console(sweep, options.prefixes)
+  else:
+    table = trials.text(sweep)
   return '\n'.join(
     [
       table,

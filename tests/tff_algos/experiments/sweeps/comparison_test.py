@@ -52,12 +52,14 @@ def test_a_sweep_gets_its_tables_and_its_page(tmp_path):
     ),
   ],
 )
-def test_a_metric_that_no_run_has_is_refused(tmp_path, options, message):
+def test_a_metric_that_no_run_has_is_refused_at_the_end(
+  tmp_path, options, message
+):
   fake_sweep.write(tmp_path, {(0.1,): (0.2,)}, _AXES)
   with pytest.raises(errors.DataError, match=message):
     comparison.compare(tmp_path, options)
-  assert not (tmp_path / 'sweep.csv').exists()
-  assert not (tmp_path / 'report').exists()
+  assert len(_read(tmp_path / 'sweep.csv')) == 1
+  assert (tmp_path / 'report' / 'index.html').is_file()
 
 
 def test_seeds_of_different_lengths_are_told(tmp_path):
