@@ -28,6 +28,15 @@ _SYNTHETIC = str(programs.ROOT / 'configs' / 'fed_soft' / 'synthetic.py')
     ('--search=optuna --ranges=a.json --also=:random', 'has no axes'),
     ('--search=optuna --ranges=a.json --choose=seed', 'Leave --choose out'),
     ('--search=optuna --ranges=a.json', '--ranges=a.json cannot be read'),
+    ('--search=optuna --ranges=a.json --metrics=cost/', '--metrics and'),
+    (
+      '--search=optuna --ranges=a.json --clock=training=1',
+      '--metrics and --clock',
+    ),
+    ('--num_trials=3', '--num_trials=3 is the number of trials of a search'),
+    ('--choose_by=unseen', '--choose_by=unseen is the criterion of --choose'),
+    ('--config.seed=7', '--config.seed: --num_seeds sets the seeds'),
+    ('--config.dataset.seed=7', '--config.dataset.seed: --num_seeds sets the'),
   ],
 )
 def test_a_mistake_is_one_line_and_nothing_is_written(

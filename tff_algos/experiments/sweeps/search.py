@@ -364,9 +364,7 @@ class _TrialQueue:
 
   def _seed_sampler(self, number: int) -> None:
     """Seeds the draws of a trial: the same after an interruption."""
-    draw = seeds.numpy_generator(
-      self._options.config({}, 0).seed, 'search', number
-    )
+    draw = seeds.numpy_generator(self._options.base['seed'], 'search', number)
     self._study.sampler = self._optuna.samplers.TPESampler(
       seed=int(draw.integers(2**31))
     )

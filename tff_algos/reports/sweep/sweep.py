@@ -211,8 +211,8 @@ def read(
     least_ari: See `measures.found_clusters`.
 
   Raises:
-    DataError: If there is no plan or no finished run, a file is damaged, or some
-      runs classify and others regress.
+    DataError: If there is no plan or no finished run, a file is damaged, or
+      some runs classify and others regress.
   """
   workdir = pathlib.Path(workdir)
   planned = plan.read(workdir)
