@@ -24,6 +24,19 @@ def test_facts_of_a_run(tmp_path):
   assert run.held_out('upright', 7) is None
 
 
+def test_a_report_is_of_the_evaluated_round(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=6)
+  path = tmp_path / 'evaluation' / 'summary.json'
+  summary = json.loads(path.read_text())
+  summary['last']['round'] = 2
+  path.write_text(json.dumps(summary))
+  run = run_lib.read(tmp_path)
+  assert run.evaluated_round == run.held_out_round == 2
+  column = run.rounds.numbers('held_out/upright/cluster_0/accuracy')
+  assert run.held_out_scores[0, 0] == column[2]
+  assert run.membership_history.rounds.tolist() == [0, 2]
+
+
 def test_a_run_that_is_logged_as_nan_has_diverged(tmp_path):
   fake_workdir.write(tmp_path)
   metric = 'participating/test/personalized/accuracy'
