@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from absl import logging
 
+from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.evaluation import round_time
-from tff_algos.experiments import output
+from tff_algos.experiments import experiment, output
 from tff_algos.experiments.sweeps import grid
 from tff_algos.reports.sweep import choice as choice_lib
 from tff_algos.reports.sweep import plan as plan_lib
@@ -24,6 +25,8 @@ from tff_algos.reports.sweep import (
 )
 from tff_algos.reports.sweep import target as target_lib
 
+# Maximum number of keys or runs to name.
+_MAX_NAMES = 10
 _SEED = re.compile(r'seed_(\d+)')
 
 
@@ -57,8 +60,8 @@ def compare(
 
   Returns:
     Means and standard deviations, or the trials of a search; cells whose seeds
-    differ in length, the selected values, and the score of each cell under its
-    worst attack; as text.
+    differ in length or config, runs that are not evaluated, the selected
+    values, and the score of each cell under its worst attack; as text.
 
   Raises:
     DataError: If no run is finished, a file is damaged, the runs do not differ
@@ -89,6 +92,8 @@ def compare(
     [
       table,
       *_unequal_lengths(sweep),
+      *_unequal_configs(sweep),
+      *_without_results(sweep),
       *chosen,
       *worst_attack.sentences(sweep),
     ]
@@ -105,6 +110,44 @@ def _unequal_lengths(sweep: sweep_lib.Sweep) -> Iterator[str]:
         f'rounds are {", ".join(map(str, rounds))}, of early stopping or of a '
         'sweep that was extended and is not finished'
       )
+
+
+def _unequal_configs(sweep: sweep_lib.Sweep) -> Iterator[str]:
+  """Yields a sentence for each cell whose configs differ not only by seed."""
+  for cell in sweep.cells:
+    configs = [
+      config_lib.flatten(experiment.effective(run.config)) for run in cell.runs
+    ]
+    differing = {
+      key
+      for one in configs
+      for key in one
+      if any(other.get(key) != one[key] for other in configs)
+    }
+    keys = sorted(differing - {'seed', 'dataset.seed'})
+    if keys:
+      yield (
+        f'{cell.label or "the runs"}: the means are over runs of different '
+        f'configs, which differ in {", ".join(keys[:_MAX_NAMES])}. Run the '
+        'sweep to its end, or compare runs of one config'
+      )
+
+
+def _without_results(sweep: sweep_lib.Sweep) -> Iterator[str]:
+  """Yields a sentence if runs are left out, as they are not evaluated."""
+  found = {run.workdir for cell in sweep.cells for run in cell.runs}
+  missing = [
+    run.folder
+    for run in sweep.plan.runs
+    if sweep.workdir / run.folder not in found
+    and not run.error
+    and run.pruned_round is None
+  ]
+  if missing:
+    yield (
+      f'{len(missing)} of {len(sweep.plan.runs)} runs are left out, as they '
+      f'are not evaluated: {", ".join(missing[:_MAX_NAMES])}'
+    )
 
 
 def check(runs: grid.Grid, question: plan_lib.Question | None) -> None:
