@@ -304,7 +304,9 @@ class Evaluator:
       metrics.update(_recovery(membership, mixture))  # pyright: ignore[reportPossiblyUnboundVariable]
     return metrics, columns, membership, weights  # pyright: ignore[reportPossiblyUnboundVariable]
 
-  def _score_personalized(self, server_state, source, clusters):
+  def _score_personalized(
+    self, server_state, source, clusters
+  ) -> dict[str, Any]:
     """Returns rows of the personalized phase; runs it unless `serves_global`.
 
     Args:
