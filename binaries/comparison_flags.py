@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
+from tff_algos.core import errors
 from tff_algos.evaluation import round_time
 from tff_algos.reports.sweep import plan
 
@@ -66,6 +67,11 @@ def define() -> 'Callable[[], comparison.Options]':
     from tff_algos.reports.sweep import target as target_lib
 
     question = None
+    if choose_by.present and not choose.value:
+      raise errors.ConfigError(
+        f'--choose_by={choose_by.value} is the criterion of --choose: give '
+        '--choose=KEY, too, or leave it out'
+      )
     if choose.value:
       question = plan.Question(choose.value, choose_by.value)
     return comparison.Options(

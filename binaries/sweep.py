@@ -105,6 +105,11 @@ def _define_search_flags() -> Callable[..., Any]:
         'an example of the file'
       )
     if not search_by.value:
+      if num_trials.present:
+        raise errors.ConfigError(
+          f'--num_trials={num_trials.value} is the number of trials of a '
+          'search: give --search=optuna and --ranges=FILE, or leave it out'
+        )
       return None
     if axes:
       raise errors.ConfigError(
@@ -151,13 +156,23 @@ def _main() -> None:
     from tff_algos.experiments.sweeps import search as search_lib
 
     flag = flags.FLAGS['config']
+    overrides = config_flags.get_override_values(flag)
+    for key in overrides:
+      grid.check_no_seed(
+        f'--config.{key}', key, fixed_dataset=fixed_dataset.value
+      )
     files = config_file.bases(
       config.value.to_dict(),
       config_flags.get_config_filename(flag),
       also.value,
-      config_flags.get_override_values(flag),
+      overrides,
     )
     options = read_options()
+    if flags.FLAGS.search and (options.prefixes or flags.FLAGS.clock):
+      raise errors.ConfigError(
+        '--metrics and --clock are of the tables and pictures of a grid, and '
+        '--search shows its trials. Leave them out'
+      )
     if flags.FLAGS.search and options.question is not None:
       raise errors.ConfigError(
         '--choose selects a value of an axis, and --search has no axes: it '
@@ -187,8 +202,12 @@ def _main() -> None:
           plan = side_by_side.sweep(
             runs, workdir.value, engine, flags.FLAGS.plugins
           )
-    if not all(run.error for run in plan.runs):
-      print(comparison.compare(workdir.value, options))
+    try:
+      if not all(run.error for run in plan.runs):
+        print(comparison.compare(workdir.value, options))
+    except errors.UserError:
+      sweep_runs.check_all_ran(plan)  # A refused run is told first.
+      raise
     sweep_runs.check_all_ran(plan)
 
   command.run(main)

@@ -109,7 +109,8 @@ def describe(
     workdir: Folder of its sweep.
 
   Raises:
-    DataError: If no run is finished, or one has no provenance.
+    DataError: If no run is finished, or one has no provenance, has diverged or
+      was evaluated at other rounds than the first run of its cell.
   """
   cells = {}
   for cell in sweep_lib.read(workdir).cells:
@@ -129,7 +130,7 @@ def describe(
         {
           'seed': seed,
           'seconds': round(float(_series(run, 'seconds').values.sum()), 1),
-          'metrics': {name: _rounded(_series(run, name)) for name in metrics},
+          'metrics': {name: _values(run, name, rounds) for name in metrics},
         }
         for seed, run in zip(cell.seeds, cell.runs, strict=True)
       ],
@@ -137,7 +138,24 @@ def describe(
   return {'command': stored.command, 'cells': cells}
 
 
-def _rounded(series: run_lib.Series) -> list[float]:
+def _values(run: run_lib.Run, name: str, rounds: np.ndarray) -> list[float]:
+  """Returns the rounded values of a metric.
+
+  Raises:
+    DataError: If the run has none, has diverged or has other rounds.
+  """
+  series = _series(run, name)
+  if series.diverged is not None:
+    raise errors.DataError(
+      f'{run.workdir} has diverged: {name!r} is not finite in round '
+      f'{series.diverged}. A verdict needs its end: sweep without its cell'
+    )
+  if not np.array_equal(series.rounds, rounds):
+    raise errors.DataError(
+      f'{run.workdir} has {name!r} in {len(series.rounds)} rounds until '
+      f'{series.rounds[-1]:.0f}, the first run of its cell in {len(rounds)} '
+      f'until {rounds[-1]:.0f}. Run the sweep again, to its end'
+    )
   return [float(f'{one:.{_DIGITS}g}') for one in series.values]
 
 

@@ -18,6 +18,7 @@ from scipy import stats
 
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors, sealed_json
+from tff_algos.evaluation import summaries
 
 FOLDER = pathlib.Path(__file__).parent
 _EXPERIMENTS = FOLDER / 'experiments.toml'
@@ -79,7 +80,7 @@ class Experiment:
     sweep: Arguments of `binaries.sweep`, separated by white space, without
       `--workdir`; each `--config` begins the arguments of another sweep.
     metric: Metric of the last round that is compared; the lower the better if
-      it is an error, see `is_error`, else the higher.
+      it is an error, see `summaries.is_error`, else the higher.
     rows: Rows of its table.
     claims: Claims to be judged.
     choose_by: Metric of the last round by whose mean over seeds the best of the
@@ -222,7 +223,7 @@ def choose(
     return np.mean([run['metrics'][experiment.choose_by][-1] for run in runs])
 
   labels = fnmatch.filter(result['cells'], pattern)
-  best = min if is_error(experiment.choose_by) else max
+  best = min if summaries.is_error(experiment.choose_by) else max
   return best(labels, key=mean, default=pattern)
 
 
@@ -236,11 +237,6 @@ def scores(
   return {
     run['seed']: factor * run['metrics'][experiment.metric][-1] for run in runs
   }
-
-
-def is_error(metric: str) -> bool:
-  """Returns whether a metric is the better the lower it is."""
-  return metric.endswith(('loss', 'mse'))
 
 
 def scale(metric: str) -> int:
@@ -353,7 +349,7 @@ def _judged(
     better, worse = (
       scores(experiment, result, cell) for cell in (claim.better, claim.worse)
     )
-    if is_error(experiment.metric):
+    if summaries.is_error(experiment.metric):
       # So that a positive difference always speaks for the claim.
       better, worse = worse, better
     found = judge(better, worse)

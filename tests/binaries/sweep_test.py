@@ -28,6 +28,15 @@ _SYNTHETIC = str(programs.ROOT / 'configs' / 'fed_soft' / 'synthetic.py')
     ('--search=optuna --ranges=a.json --also=:random', 'has no axes'),
     ('--search=optuna --ranges=a.json --choose=seed', 'Leave --choose out'),
     ('--search=optuna --ranges=a.json', '--ranges=a.json cannot be read'),
+    ('--search=optuna --ranges=a.json --metrics=cost/', '--metrics and'),
+    (
+      '--search=optuna --ranges=a.json --clock=training=1',
+      '--metrics and --clock',
+    ),
+    ('--num_trials=3', '--num_trials=3 is the number of trials of a search'),
+    ('--choose_by=unseen', '--choose_by=unseen is the criterion of --choose'),
+    ('--config.seed=7', '--config.seed: --num_seeds sets the seeds'),
+    ('--config.dataset.seed=7', '--config.dataset.seed: --num_seeds sets the'),
   ],
 )
 def test_a_mistake_is_one_line_and_nothing_is_written(
@@ -88,6 +97,28 @@ def test_a_sweep_from_the_shell_is_made_once(launcher, tmp_path):
   assert again.stderr.count('It was finished before.') == 2
   assert again.stdout == program.stdout
   assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+@pytest.mark.slow
+def test_a_refused_run_is_told_before_a_metric_that_is_not_there(
+  launcher, tmp_path
+):
+  program = launcher.run(
+    'tests.testing.unrendered',
+    'binaries.sweep',
+    f'--config={_SYNTHETIC}:smoke',
+    f'--workdir={tmp_path}',
+    '--num_seeds=1',
+    '--grid=algorithm.cohort_size_per_cluster=2,9',
+    '--metrics=no/such',
+    '--config.training.num_rounds=1',
+    '--config.dataset.partition.num_clients=4',
+    '--config.algorithm.local_training.num_local_epochs=1',
+    '--config.runtime.name=debug',
+  )
+  assert program.returncode == 1
+  assert '1 of 2 runs were refused' in program.complaints[-1]
+  assert (tmp_path / 'sweep.csv').is_file()
 
 
 _GRID = (

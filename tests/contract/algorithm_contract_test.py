@@ -375,6 +375,13 @@ def test_what_is_served_has_the_documented_shapes(case):
     membership = algorithm.membership(server_state, state, client_index)
     assert membership.shape == (algorithm.num_clusters,)
     assert membership.dtype == tf.float32
+    if algorithm.serves_global:
+      assert membership.numpy().tolist() == [1.0]
+      tf.nest.map_structure(
+        lambda own, all_: np.testing.assert_array_equal(own, all_[0]),
+        weights,
+        stacked,
+      )
 
 
 def _rows(rules, state):

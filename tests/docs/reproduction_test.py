@@ -190,6 +190,23 @@ def test_a_metric_that_runs_lack_is_named(swept):
     pages.describe(lab, swept)
 
 
+@pytest.mark.parametrize(
+  ('end', 'words'),
+  [
+    ('nan', "has diverged: .*personalized/accuracy' is not finite in round 2"),
+    ('', 'in 2 rounds until 1, the first run of its cell in 3 until 2'),
+  ],
+)
+def test_a_run_without_the_end_of_its_cell_is_refused(swept, end, words):
+  run = swept / 'rate=0.5' / 'seed_1'
+  *lines, last = (run / 'metrics.csv').read_text().splitlines()
+  names, cells = lines[0].split(','), last.split(',')
+  cells[names.index(_LAB.metric)] = end
+  (run / 'metrics.csv').write_text('\n'.join([*lines, ','.join(cells)]) + '\n')
+  with pytest.raises(errors.DataError, match=f'{run} .*{words}'):
+    pages.describe(_LAB, swept)
+
+
 def test_picture_has_a_line_for_each_finished_row(swept):
   lab = dataclasses.replace(
     _LAB,

@@ -173,7 +173,9 @@ def test_the_best_cell_by_validation_is_shown_and_compared(lab, tmp_path):
   assert '**confirmed** *stale* |' in page
 
 
-@pytest.mark.parametrize('metric', ['test/loss', 'test/mse'])
+@pytest.mark.parametrize(
+  'metric', ['test/loss', 'test/mse', 'membership/error']
+)
 def test_of_errors_the_lower_is_better(lab, tmp_path, metric):
   """In verdicts, and where a cell is chosen."""
   text = _CHOSEN.replace('test/accuracy', metric)

@@ -312,6 +312,8 @@ class FederatedAlgorithm(rich_repr.Described):
     newcomers: Personalization of unseen clients; None if only cluster models
       serve them.
     account: Account of a budget, kept in the server state; None for none.
+    serves_global: Whether the personalized model of every client is the only
+      cluster model, so that an evaluation scores it once.
   """
 
   name: str
@@ -329,6 +331,7 @@ class FederatedAlgorithm(rich_repr.Described):
   local_weights: WeightsOfClient | None = None
   newcomers: Newcomers | None = None
   account: Account | None = None
+  serves_global: bool = False
 
   def description(self) -> tuple[str, Mapping[str, object]]:
     """Returns the name, the number of clusters and the phases."""

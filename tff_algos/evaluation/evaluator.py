@@ -269,30 +269,29 @@ class Evaluator:
     metrics, weights = {}, {}
     columns = _group(schema.PARTICIPATING, self._dataset.client_ids)
     for split, source in self._splits.items():
-      personalized = self._run(self._personalized, server_state, source)
       clusters = self._run(self._clusters, server_state, source)
+      personalized = self._score_personalized(server_state, source, clusters)
       membership = personalized['membership']
       cluster_ids = np.argmax(membership, axis=1)
-      rows = np.arange(len(cluster_ids))
       sizes = source.population.num_examples
-      counts = self._num_scored(personalized['score'], sizes)
-      weights[split] = counts
-      scores = {
-        'personalized': statistics.value_of(personalized['score']),
-        'cluster': statistics.value_of(clusters['score'])[rows, cluster_ids],
-      }
+      losses, scores = (
+        {
+          'personalized': personalized[key],
+          'cluster': _at(clusters[key], cluster_ids),
+        }
+        for key in ('loss', 'score')
+      )
       if 'local_score' in personalized:
-        scores['local'] = statistics.value_of(personalized['local_score'])
-      losses = {
-        'personalized': statistics.value_of(personalized['loss']),
-        'cluster': statistics.value_of(clusters['loss'])[rows, cluster_ids],
-      }
-      num_losses = self._num_scored(personalized['loss'], sizes)
-      for kind, values in losses.items():
+        scores['local'] = personalized['local_score']
+      for kind, stat in losses.items():
         metrics[f'participating/{split}/{kind}/loss'] = summaries.summarize(
-          values, num_losses, higher_is_better=False
+          statistics.value_of(stat),
+          self._num_scored(stat, sizes),
+          higher_is_better=False,
         ).weighted_mean
-      for kind, values in scores.items():
+      for kind, stat in scores.items():
+        values = statistics.value_of(stat)
+        counts = weights[split, kind] = self._num_scored(stat, sizes)
         metrics.update(
           self._summarize(f'participating/{split}/{kind}', values, counts)
         )
@@ -304,6 +303,26 @@ class Evaluator:
     if mixture is not None and self._algorithm.num_clusters > 1:
       metrics.update(_recovery(membership, mixture))  # pyright: ignore[reportPossiblyUnboundVariable]
     return metrics, columns, membership, weights  # pyright: ignore[reportPossiblyUnboundVariable]
+
+  def _score_personalized(
+    self, server_state, source, clusters
+  ) -> dict[str, Any]:
+    """Returns rows of the personalized phase; runs it unless `serves_global`.
+
+    Args:
+      server_state: Structure of NumPy arrays.
+      source: Clients and examples.
+      clusters: Rows of the cluster phase on them.
+    """
+    if not self._algorithm.serves_global:
+      return self._run(self._personalized, server_state, source)
+    num_clients = source.population.num_clients
+    everyone = np.zeros(num_clients, int)
+    return {
+      'loss': _at(clusters['loss'], everyone),
+      'score': _at(clusters['score'], everyone),
+      'membership': np.ones([num_clients, 1], np.float32),
+    }
 
   def _evaluate_held_out(self, server_state):
     nothing: Any = np.zeros([0, self._algorithm.num_clusters])
@@ -351,11 +370,7 @@ class Evaluator:
     test = self._run(self._clusters, server_state, source)
     membership = self._unseen_memberships(server_state)
     # As for participating clients, the cluster of largest membership.
-    rows = np.arange(len(membership))
-    cluster_ids = np.argmax(membership, axis=1)
-    chosen = statistics.MeanStat(
-      *(leaf[rows, cluster_ids] for leaf in test['score'])
-    )
+    chosen = _at(test['score'], np.argmax(membership, axis=1))
     counts = self._num_scored(chosen, sizes)
     scores = {'cluster': statistics.value_of(chosen)}
     if self._algorithm.newcomers:
@@ -392,6 +407,8 @@ class Evaluator:
     source = self._unseen[schema.TRAIN]
     if self._algorithm.newcomers:
       return self._run(self._fit, server_state, source)['membership']
+    if self._algorithm.num_clusters == 1:
+      return np.ones([source.population.num_clients, 1])
     losses = self.cluster_losses(server_state, source)
     return np.eye(self._algorithm.num_clusters)[np.argmin(losses, axis=1)]
 
@@ -430,6 +447,17 @@ class Evaluator:
 def _group(name: str, client_ids: Sequence[str]) -> dict[str, Any]:
   """Returns the first columns of a group of clients."""
   return {'client_id': client_ids, 'group': [name] * len(client_ids)}
+
+
+def _at(stats: Any, cluster_ids: np.ndarray) -> statistics.MeanStat:
+  """Returns each client's statistic of one cluster, `[num_clients]`.
+
+  Args:
+    stats: MeanStat `[num_clients, num_clusters]`.
+    cluster_ids: Cluster of each client.
+  """
+  rows = np.arange(len(cluster_ids))
+  return statistics.MeanStat(*(leaf[rows, cluster_ids] for leaf in stats))
 
 
 def _add_memberships(columns, membership, mixture):

@@ -13,7 +13,7 @@ MODELS = ('personalized', 'cluster')
 
 def separate(
   columns: dict[str, Any],
-  weights: Mapping[str, np.ndarray],
+  weights: Mapping[tuple[str, str], np.ndarray],
   is_attacker: np.ndarray,
   score_name: str,
   *,
@@ -24,7 +24,7 @@ def separate(
   Args:
     columns: Columns of the participating clients in an evaluation; adds
       `is_attacker`.
-    weights: Split -> number of scored labels of each client.
+    weights: (split, model) -> number of scored labels of each client.
     is_attacker: bool `[num_clients]`.
     score_name: Such as `'accuracy'`.
     higher_is_better: Whether a larger score is better.
@@ -39,7 +39,7 @@ def separate(
   return {
     f'attack/honest/{split}/{model}/{score_name}': summaries.summarize(
       columns[f'{split}_{model}_{score_name}'][~is_attacker],
-      weights[split][~is_attacker],
+      weights[split, model][~is_attacker],
       higher_is_better=higher_is_better,
     ).weighted_mean
     for split in schema.SPLITS

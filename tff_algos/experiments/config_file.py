@@ -31,8 +31,16 @@ def find(spelled: str) -> str:
   Args:
     spelled: Path, with an optional variant; returned as it is if neither place
       has the file.
+
+  Raises:
+    ConfigError: If the variant is empty.
   """
   path, colon, variant = spelled.partition(':')
+  if colon and not variant:
+    raise errors.ConfigError(
+      f'{spelled}: the variant behind the colon is missing; name one, or leave '
+      'the colon out'
+    )
   if pathlib.Path(path).is_file():
     return spelled
   for installed in (
@@ -85,7 +93,7 @@ def load(spelled: str) -> ml_collections.ConfigDict:
   given = [variant] if variant else []
   _check_takes(module, given, spelled)
   try:
-    return module.get_config(*given)
+    config = module.get_config(*given)
   except ValueError as error:
     raise errors.ConfigError(f'{spelled}: {error}') from error
   except (AttributeError, KeyError, TypeError) as error:
@@ -98,6 +106,12 @@ def load(spelled: str) -> ml_collections.ConfigDict:
     raise errors.ConfigError(
       f'{spelled}, line {lines[-1]}: {_words_of(error)}'
     ) from None
+  if not isinstance(config, ml_collections.ConfigDict):
+    raise errors.ConfigError(
+      f'{spelled}: get_config() returns {config!r:.50}, not a ConfigDict; end '
+      "it with 'return config'"
+    )
+  return config
 
 
 def _words_of(error: Exception) -> str:

@@ -1,9 +1,9 @@
 """Metrics log of a training: CSV file, TensorBoard, progress bar.
 
 `metrics.csv` has one row a round, with empty cells where a round was not
-evaluated. Rows up to a checkpoint outlast a power loss; on resume, later rows
-are removed first, since their rounds are run again. `membership_log` keeps the
-clients' memberships.
+evaluated, and `nan` where it was and the metric is not a number. Rows up to a
+checkpoint outlast a power loss; on resume, later rows are removed first, since
+their rounds are run again. `membership_log` keeps the clients' memberships.
 """
 
 import csv
@@ -176,7 +176,7 @@ class MetricsLog:
     self._written = records.Growth(content)
 
   def _append(self, row: Mapping[str, Any]) -> None:
-    line = _spell([[_cell(row.get(name)) for name in self._columns]])
+    line = _spell([[row.get(name) for name in self._columns]])
     try:
       with open(self._csv_path, 'ab') as file:
         file.write(line)
@@ -196,15 +196,14 @@ def _lines(content: bytes) -> list[list[str]]:
   return list(csv.reader(io.StringIO(content.decode(), newline='')))
 
 
-def _cell(value: Any) -> Any:
-  """Returns a cell; NaN is empty."""
-  return '' if isinstance(value, float) and math.isnan(value) else value
-
-
 def _spell(lines: list[list[Any]]) -> bytes:
   text = io.StringIO(newline='')
   csv.writer(text).writerows(lines)
   return text.getvalue().encode()
+
+
+def _is_number(cell: str | None) -> bool:
+  return bool(cell) and not math.isnan(float(cell))
 
 
 def best_round(
@@ -240,14 +239,14 @@ def best_round(
     entry = entries.get(METRICS_FILE)
     content = records.read_part(path, entry) if entry else path.read_bytes()
     lines = io.StringIO(content.decode(), newline='')
-    rows = [row for row in csv.DictReader(lines) if row.get(metric)]
+    rows = [row for row in csv.DictReader(lines) if _is_number(row.get(metric))]
     if not rows:
       return {}
     best = min(rows, key=lambda row: sign * float(row[metric]))
     values = {
       name: float(value)
       for name, value in best.items()
-      if value and name != 'seconds'
+      if _is_number(value) and name != 'seconds'
     }
     return {**values, 'round': int(best['round'])}
   except (OSError, ValueError, TypeError, KeyError, csv.Error) as error:

@@ -1,13 +1,19 @@
 """The evaluation contract against a NumPy evaluation of a real dataset."""
 
+import dataclasses
+
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.testing import evaluated, raw_data, toys
+from tff_algos.algorithms import registry as algorithms
 from tff_algos.data import schema
 from tff_algos.evaluation import evaluator, recovery
 from tff_algos.numerics import statistics
-from tff_algos.runtimes import debug_runtime
+from tff_algos.runtimes import client_sources, debug_runtime
+from tff_algos.runtimes import cohort as cohort_lib
+from tff_algos.training import loop
 
 
 @pytest.fixture(scope='module', params=['classification', 'regression'])
@@ -262,6 +268,60 @@ def test_losses_have_weights_of_their_own(case, monkeypatch):
     np.sum(total) / np.sum(weight),
     rtol=1e-6,
   )
+
+
+def test_each_model_has_the_weights_of_its_own_scores(case, monkeypatch):
+  """A personalized model that is not finite changes no weight of a cluster's."""
+  one = case.evaluator
+  run, seen = one._run, []
+
+  def with_a_nan(phase, *args):
+    found = {**run(phase, *args)}
+    if 'membership' in found:
+      for key in ('loss', 'score'):
+        found[key] = statistics.MeanStat(*(1 * leaf for leaf in found[key]))
+        for leaf in found[key]:
+          leaf[0] = 0
+      seen.append(found['membership'])
+    return found
+
+  monkeypatch.setattr(one, '_run', with_a_nan)
+  monkeypatch.setattr(one, '_num_scored', lambda stat, sizes: stat.weight * 7)
+  weighed = one.evaluate(case.server_state).metrics
+  monkeypatch.setattr(one, '_run', run)
+  expected = one.evaluate(case.server_state).metrics
+  assert seen
+  score = 'accuracy' if case.is_classification else 'mse'
+  name = f'participating/train/cluster/{score}'
+  assert weighed[name] == expected[name]
+
+
+def test_a_model_that_serves_all_clients_is_scored_once(case, monkeypatch):
+  model = case.algorithm.cluster_model
+  algorithm = algorithms.build_algorithm(
+    algorithms.parse_config({'name': 'fed_avg'}), model
+  )
+  state = algorithm.init_server_state(tf.constant([1, 2]), case.num_clients)
+  found = []
+  for serves_global in (True, False):
+    changed = dataclasses.replace(algorithm, serves_global=serves_global)
+    source = client_sources.DatasetSource(case.dataset, schema.TRAIN)
+    store = loop.build_store(changed, source.population, 0, '', 'memory')
+    runtime = toys.graph_runtime(changed, case.num_clients)
+    names, run = [], runtime.run
+
+    def spy(phase, *args, run=run, names=names):
+      names.append(phase.name)
+      return run(phase, *args)
+
+    monkeypatch.setattr(runtime, 'run', spy)
+    one = evaluator.Evaluator(changed, case.dataset, runtime, store)
+    seen = one.evaluate(cohort_lib.to_numpy(state))
+    found.append((seen.metrics, [*seen.clients]))
+    # Three splits, the held-out examples, and the unseen clients.
+    assert names.count('evaluate_clusters') == 5
+    assert names.count('evaluate_personalized') == (0 if serves_global else 3)
+  np.testing.assert_equal(*found)
 
 
 def test_best_round_is_chosen_on_validation(case):

@@ -1,12 +1,17 @@
 """Tests of the scores of clients that do not attack, by hand."""
 
+import itertools
+
 import numpy as np
 
 from tff_algos.data import schema
 from tff_algos.evaluation import honest_clients
 
 _SCORES = (0.5, 0.9, np.nan, 1.0)
-_WEIGHTS = dict.fromkeys(schema.SPLITS, np.array([3, 5, 0, 1]))
+_WEIGHTS = dict.fromkeys(
+  itertools.product(schema.SPLITS, honest_clients.MODELS),
+  np.array([3, 5, 0, 1]),
+)
 
 
 def _columns():

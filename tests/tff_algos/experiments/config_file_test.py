@@ -127,6 +127,12 @@ def test_what_is_not_there_is_named(path):
       '',
       r'get_config\(variant\) needs a variant: name one, as in .*py:VARIANT',
     ),
+    (_CONFIG, ':', 'config.py:: the variant behind the colon is missing; name'),
+    (
+      'def get_config():\n  pass\n',
+      '',
+      r"get_config\(\) returns None, not a ConfigDict; end it with 'return",
+    ),
   ],
 )
 def test_a_file_that_takes_no_such_variant(path, content, variant, words):

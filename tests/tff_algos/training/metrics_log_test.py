@@ -40,7 +40,7 @@ def test_one_row_a_round_and_empty_cells_where_nothing_was_measured(tmp_path):
   assert _read(tmp_path) == [
     {'round': '0', 'a': '0.1', 'b': ''},
     {'round': '1', 'a': repr(1 / 3), 'b': '2'},
-    {'round': '2', 'a': '', 'b': ''},
+    {'round': '2', 'a': '', 'b': 'nan'},
   ]
 
 

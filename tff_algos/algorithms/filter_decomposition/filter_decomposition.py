@@ -180,6 +180,7 @@ def build_filter_decomposition(
     phases=phases,
     plan_round=_build_plan(host, model, config),
     personalized_weights=personalized_weights,
+    serves_global=host.serves_global and not config.local_atoms.is_on,
   )
 
 

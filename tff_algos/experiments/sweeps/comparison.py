@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from absl import logging
 
+from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.evaluation import round_time
-from tff_algos.experiments import output
+from tff_algos.experiments import experiment, output
 from tff_algos.experiments.sweeps import grid
 from tff_algos.reports.sweep import choice as choice_lib
 from tff_algos.reports.sweep import plan as plan_lib
@@ -24,6 +25,8 @@ from tff_algos.reports.sweep import (
 )
 from tff_algos.reports.sweep import target as target_lib
 
+# Maximum number of keys or runs to name.
+_MAX_NAMES = 10
 _SEED = re.compile(r'seed_(\d+)')
 
 
@@ -57,13 +60,13 @@ def compare(
 
   Returns:
     Means and standard deviations, or the trials of a search; cells whose seeds
-    differ in length, the selected values, and the score of each cell under its
-    worst attack; as text.
+    differ in length or config, runs that are not evaluated, the selected
+    values, and the score of each cell under its worst attack; as text.
 
   Raises:
     DataError: If no run is finished, a file is damaged, the runs do not differ
       by the axis to select on, or none has the metric of the target or of a
-      prefix.
+      prefix; for lack of a metric, after all files are written.
   """
   sweep = sweep_lib.read(
     workdir, options.target, options.clock, options.least_ari
@@ -71,20 +74,26 @@ def compare(
   chosen: list[str] = []
   if options.question is not None:
     chosen = choice_lib.sentences(sweep, options.question)
-  if sweep.plan.search is None:
-    table = sweep_table.console(sweep, options.prefixes)
-  else:
-    table = trials.text(sweep)
   output.write_table(sweep.workdir / 'sweep.csv', sweep_table.run_rows(sweep))
   output.write_table(
     sweep.workdir / 'sweep_summary.csv', sweep_table.cell_rows(sweep)
   )
   index = sweep_page.write_report(sweep, chosen)
   logging.info('Report: %s', index)
+  if options.target is not None:
+    target_lib.check(
+      [run for cell in sweep.cells for run in cell.runs], options.target
+    )
+  if sweep.plan.search is None:
+    table = sweep_table.console(sweep, options.prefixes)
+  else:
+    table = trials.text(sweep)
   return '\n'.join(
     [
       table,
       *_unequal_lengths(sweep),
+      *_unequal_configs(sweep),
+      *_without_results(sweep),
       *chosen,
       *worst_attack.sentences(sweep),
     ]
@@ -101,6 +110,44 @@ def _unequal_lengths(sweep: sweep_lib.Sweep) -> Iterator[str]:
         f'rounds are {", ".join(map(str, rounds))}, of early stopping or of a '
         'sweep that was extended and is not finished'
       )
+
+
+def _unequal_configs(sweep: sweep_lib.Sweep) -> Iterator[str]:
+  """Yields a sentence for each cell whose configs differ not only by seed."""
+  for cell in sweep.cells:
+    configs = [
+      config_lib.flatten(experiment.effective(run.config)) for run in cell.runs
+    ]
+    differing = {
+      key
+      for one in configs
+      for key in one
+      if any(other.get(key) != one[key] for other in configs)
+    }
+    keys = sorted(differing - {'seed', 'dataset.seed'})
+    if keys:
+      yield (
+        f'{cell.label or "the runs"}: the means are over runs of different '
+        f'configs, which differ in {", ".join(keys[:_MAX_NAMES])}. Run the '
+        'sweep to its end, or compare runs of one config'
+      )
+
+
+def _without_results(sweep: sweep_lib.Sweep) -> Iterator[str]:
+  """Yields a sentence if runs are left out, as they are not evaluated."""
+  found = {run.workdir for cell in sweep.cells for run in cell.runs}
+  missing = [
+    run.folder
+    for run in sweep.plan.runs
+    if sweep.workdir / run.folder not in found
+    and not run.error
+    and run.pruned_round is None
+  ]
+  if missing:
+    yield (
+      f'{len(missing)} of {len(sweep.plan.runs)} runs are left out, as they '
+      f'are not evaluated: {", ".join(missing[:_MAX_NAMES])}'
+    )
 
 
 def check(runs: grid.Grid, question: plan_lib.Question | None) -> None:

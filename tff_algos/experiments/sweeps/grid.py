@@ -181,11 +181,25 @@ def _check_keys(
       raise errors.ConfigError(
         f'--grid={key} is given twice; write all values behind one'
       )
-    if key == 'seed' or (key == 'dataset.seed' and not fixed_dataset):
-      raise errors.ConfigError(
-        f'--grid={key}: --num_seeds sets the seeds; with --fixed_dataset it '
-        'leaves dataset.seed alone'
-      )
+    check_no_seed(f'--grid={key}', key, fixed_dataset=fixed_dataset)
+
+
+def check_no_seed(argument: str, key: str, *, fixed_dataset: bool) -> None:
+  """Checks that an argument does not set what --num_seeds sets.
+
+  Args:
+    argument: The argument, for the error text.
+    key: Dotted key that it sets.
+    fixed_dataset: As of `expand`.
+
+  Raises:
+    ConfigError: If it does.
+  """
+  if key == 'seed' or (key == 'dataset.seed' and not fixed_dataset):
+    raise errors.ConfigError(
+      f'{argument}: --num_seeds sets the seeds; with --fixed_dataset it '
+      'leaves dataset.seed alone'
+    )
 
 
 def names(keys: Sequence[str]) -> list[str]:

@@ -239,12 +239,13 @@ class _TrialQueue:
       return True
     trial.num_bytes = num_bytes
     for row in progress_table.read_rounds(task.folder):
-      text, round_num = row.get(self._objective.metric), int(row['round'])
+      score = float(row.get(self._objective.metric) or math.nan)
+      round_num = int(row['round'])
       step = len(trial.scores) * (self._num_rounds + 1) + round_num
-      if not text or step in trial.reported:
+      if math.isnan(score) or step in trial.reported:
         continue
       trial.reported.add(step)
-      trial.optuna_trial.report(float(text), step)
+      trial.optuna_trial.report(score, step)
       if trial.optuna_trial.should_prune():
         self._prune(trial, task, round_num)
         return False
@@ -363,9 +364,7 @@ class _TrialQueue:
 
   def _seed_sampler(self, number: int) -> None:
     """Seeds the draws of a trial: the same after an interruption."""
-    draw = seeds.numpy_generator(
-      self._options.config({}, 0).seed, 'search', number
-    )
+    draw = seeds.numpy_generator(self._options.base['seed'], 'search', number)
     self._study.sampler = self._optuna.samplers.TPESampler(
       seed=int(draw.integers(2**31))
     )

@@ -142,8 +142,8 @@ def read(workdir: pathlib.Path, last_round: int) -> MembershipHistory | None:
 
   Args:
     workdir: The folder of the run.
-    last_round: Last row of `metrics.csv`; a killed process may have left the
-      file of a later round.
+    last_round: Last round to read; a killed process may have left the file of
+      a later one.
   """
   folder = workdir / 'memberships'
   rounds = np.array(

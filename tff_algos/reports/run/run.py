@@ -110,6 +110,12 @@ class Run:
     return int(self.rounds.numbers('round')[-1])
 
   @property
+  def evaluated_round(self) -> int:
+    """Returns the round of `summary` and `clients`, by default the last."""
+    last = self.summary.get('last') or {}
+    return int(last.get('round', self.last_round))
+
+  @property
   def num_rounds(self) -> int:
     """Returns the number of rounds that were run."""
     return self.last_round - self.first_round
@@ -166,13 +172,15 @@ class Run:
 
   @functools.cached_property
   def held_out_round(self) -> int | None:
-    """Returns the round of the last held-out scores; None without any."""
+    """Returns the round of `held_out_scores`; None without any."""
     row = self._held_out_row
     return None if row is None else int(self.rounds.numbers('round')[row])
 
   @functools.cached_property
   def held_out_scores(self) -> np.ndarray:
-    """Returns the scores of the last evaluation, NaN if not finite or absent.
+    """Returns the scores of the evaluated round, or of the last one before.
+
+    NaN if not finite or absent.
 
     Returns:
       float64 `[num_clusters, num_sources]`.
@@ -188,14 +196,15 @@ class Run:
 
   @functools.cached_property
   def _held_out_row(self) -> int | None:
-    """Returns the last row of `rounds` with a held-out score, NaN or not."""
+    """Returns the last row until `evaluated_round` with a score, NaN or not."""
     columns = [
       self.rounds.texts(name)
       for name in self.rounds.columns
       if _HELD_OUT.match(name)
     ]
+    is_until = self.rounds.numbers('round') <= self.evaluated_round
     cells = enumerate(zip(*columns, strict=True))
-    rows = [row for row, texts in cells if any(texts)]
+    rows = [row for row, texts in cells if any(texts) and is_until[row]]
     return rows[-1] if rows else None
 
   @functools.cached_property
@@ -285,11 +294,11 @@ class Run:
   def membership_history(
     self,
   ) -> membership_history_lib.MembershipHistory | None:
-    """Returns all memberships at every evaluation; None without any.
+    """Returns all memberships until `evaluated_round`; None without any.
 
     Covers all participating clients, in the order of `clients`.
     """
-    return membership_history_lib.read(self.workdir, self.last_round)
+    return membership_history_lib.read(self.workdir, self.evaluated_round)
 
   @functools.cached_property
   def drift(self) -> drift_report.DriftReport | None:

@@ -101,11 +101,16 @@ def _tell(sweep, position, cells, name, criterion) -> str:
 
 
 def _by_seed(cell: sweep_lib.Cell, name: str) -> dict[int, float]:
-  """Returns seed -> score of the runs with one, finite or not."""
+  """Returns seed -> score of the runs with one, finite or not.
+
+  A score is NaN, too, where no client has examples: then none of them has a
+  score that is not finite.
+  """
   return {
     seed: point[name]
     for seed, point in zip(cell.seeds, cell.last, strict=True)
     if point.get(name) is not None
+    and not (np.isnan(point[name]) and point.get(f'{name}_num_nan') == 0)
   }
 
 

@@ -211,8 +211,8 @@ def read(
     least_ari: See `measures.found_clusters`.
 
   Raises:
-    DataError: If there is no plan or no finished run, a file is damaged, some
-      runs classify and others regress, or none has the metric of the target.
+    DataError: If there is no plan or no finished run, a file is damaged, or
+      some runs classify and others regress.
   """
   workdir = pathlib.Path(workdir)
   planned = plan.read(workdir)
@@ -249,8 +249,6 @@ def read(
       f'the runs of {workdir} have different scores, {told}; compare runs of '
       'one task.'
     )
-  if target is not None:
-    target_lib.check([run for cell in cells for run in cell.runs], target)
   return Sweep(workdir, planned, cells)
 
 

@@ -69,6 +69,7 @@ def build_algorithm(
     ),
     membership=lambda server_state, client_state, client_index: tf.ones([1]),
     carry=carry,
+    serves_global=personalized_weights is None,
   )
 
 

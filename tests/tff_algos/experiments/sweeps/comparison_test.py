@@ -1,6 +1,7 @@
 """Tables and page of runs that are there, and questions to a sweep."""
 
 import csv
+import json
 import math
 
 import pytest
@@ -52,12 +53,14 @@ def test_a_sweep_gets_its_tables_and_its_page(tmp_path):
     ),
   ],
 )
-def test_a_metric_that_no_run_has_is_refused(tmp_path, options, message):
+def test_a_metric_that_no_run_has_is_refused_at_the_end(
+  tmp_path, options, message
+):
   fake_sweep.write(tmp_path, {(0.1,): (0.2,)}, _AXES)
   with pytest.raises(errors.DataError, match=message):
     comparison.compare(tmp_path, options)
-  assert not (tmp_path / 'sweep.csv').exists()
-  assert not (tmp_path / 'report').exists()
+  assert len(_read(tmp_path / 'sweep.csv')) == 1
+  assert (tmp_path / 'report' / 'index.html').is_file()
 
 
 def test_seeds_of_different_lengths_are_told(tmp_path):
@@ -70,6 +73,39 @@ def test_seeds_of_different_lengths_are_told(tmp_path):
   assert 'the runs: the means are over runs whose last rounds are 2, 8,' in text
   fake_sweep.write_plan(tmp_path, plan_lib.Plan('x', (), tuple(runs[:1])))
   assert 'last rounds' not in comparison.compare(tmp_path)
+
+
+def test_seeds_of_different_configs_are_told(tmp_path):
+  fake_sweep.write(tmp_path, {(0.1,): (0.2, 0.4)}, _AXES)
+  for seed, path in enumerate(sorted(tmp_path.glob('*/seed_*/config.json'))):
+    config = {
+      'seed': seed,
+      'dataset': {'seed': seed},
+      'runtime': {'name': str(seed)},
+      'algorithm': {'num_steps': 7},
+    }
+    path.write_text(json.dumps({'config': config}))
+  assert 'different configs' not in comparison.compare(tmp_path)
+  config['algorithm']['num_steps'] = 9
+  path.write_text(json.dumps({'config': config}))
+  text = comparison.compare(tmp_path)
+  assert (
+    'weight=0.1: the means are over runs of different configs, which differ in '
+    'algorithm.num_steps.'
+  ) in text
+
+
+def test_runs_that_are_not_evaluated_are_told(tmp_path):
+  plan = fake_sweep.write(tmp_path, {(0.1,): (0.2, 0.4, 0.3)}, _AXES)
+  assert 'left out' not in comparison.compare(tmp_path)
+  folders = [run.folder for run in plan.runs]
+  for folder in folders[1:]:
+    (tmp_path / folder / 'evaluation' / 'summary.json').unlink()
+  runs = (*plan.runs[:2], plan.runs[2]._replace(error='too few digits'))
+  fake_sweep.write_plan(tmp_path, plan._replace(runs=runs))
+  assert (
+    f'1 of 3 runs are left out, as they are not evaluated: {folders[1]}'
+  ) in comparison.compare(tmp_path).splitlines()
 
 
 def test_what_is_chosen_is_printed_and_on_the_page(tmp_path):

@@ -3,6 +3,7 @@
 import copy
 import csv
 import itertools
+import math
 import types
 
 import optuna
@@ -165,6 +166,25 @@ def test_hopeless_trials_are_pruned_by_validation(tmp_path):
     # Worse than at least half of those before it.
     assert trial.value > earlier[(len(earlier) - 1) // 2]
   runs.check_all_ran(plan)
+
+
+def test_values_are_drawn_by_the_seed_of_the_config(tmp_path):
+  drawn = []
+  for seed in (0, 0, 5):
+    options = _OPTIONS._replace(base={**_BASE, 'seed': seed}, num_seeds=1)
+    folder = tmp_path / str(len(drawn))
+    plan = search.search(options, folder, _Engine())
+    drawn.append([run.values for run in plan.runs])
+  assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_a_score_that_is_not_a_number_is_not_reported(tmp_path, monkeypatch):
+  monkeypatch.setitem(
+    globals(), '_error_of', lambda config, number: (0.5, math.nan)[number % 2]
+  )
+  search.search(_OPTIONS._replace(num_seeds=1), tmp_path, _Engine())
+  for trial in _study(tmp_path).trials:
+    assert set(trial.intermediate_values.values()) == {0.5}
 
 
 def test_rounds_are_read_again_only_when_there_are_more(tmp_path, monkeypatch):

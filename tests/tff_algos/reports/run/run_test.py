@@ -9,6 +9,7 @@ from tests.testing import fake_workdir
 from tff_algos.core import errors, sealed_json
 from tff_algos.evaluation import recovery
 from tff_algos.reports.run import run as run_lib
+from tff_algos.training import metrics_log
 
 
 def test_facts_of_a_run(tmp_path):
@@ -21,6 +22,32 @@ def test_facts_of_a_run(tmp_path):
   np.testing.assert_array_equal(series.rounds, [0, 2, 4, 6])
   assert run.series('no/such/metric') is None
   assert run.held_out('upright', 7) is None
+
+
+def test_a_report_is_of_the_evaluated_round(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=6)
+  path = tmp_path / 'evaluation' / 'summary.json'
+  summary = json.loads(path.read_text())
+  summary['last']['round'] = 2
+  path.write_text(json.dumps(summary))
+  run = run_lib.read(tmp_path)
+  assert run.evaluated_round == run.held_out_round == 2
+  column = run.rounds.numbers('held_out/upright/cluster_0/accuracy')
+  assert run.held_out_scores[0, 0] == column[2]
+  assert run.membership_history.rounds.tolist() == [0, 2]
+
+
+def test_a_run_that_is_logged_as_nan_has_diverged(tmp_path):
+  fake_workdir.write(tmp_path)
+  metric = 'participating/test/personalized/accuracy'
+  with metrics_log.MetricsLog(tmp_path, 4, {}, shows_progress=False) as log:
+    log.resume(0, {})
+    for round_num, value in ((0, 0.1), (2, 0.9), (4, np.nan)):
+      log.record(round_num, {metric: value})
+      log.record(round_num + 1, {'seconds': 1.0})
+  series = run_lib.read(tmp_path).series(metric)
+  np.testing.assert_array_equal(series.rounds, [0, 2])
+  assert series.diverged == 4
 
 
 def test_rounds_of_a_continued_run(tmp_path):

@@ -87,6 +87,15 @@ def test_what_diverged_in_some_seed_is_not_chosen(tmp_path):
   assert told.endswith('cannot be selected: every value diverged in some seed.')
 
 
+def test_a_dataset_without_validation_examples_has_not_diverged(tmp_path):
+  sweep = _sweep(tmp_path, {(1,): (math.nan,), (2,): (math.nan,)})
+  for cell in sweep.cells:
+    for point in cell.last:
+      point[f'{plan_lib.CRITERIA["validation"].metric}/accuracy_num_nan'] = 0
+  (told,) = choice.sentences(sweep, plan_lib.Question(_KEY))
+  assert told.startswith(f'{_KEY} cannot be selected: no dataset has')
+
+
 def test_the_least_error_is_the_best_and_the_earlier_value_on_a_tie(tmp_path):
   sweep = _sweep(
     tmp_path, {(3,): (2.0,), (2,): (1.0,), (1,): (1.0,)}, score='mse'

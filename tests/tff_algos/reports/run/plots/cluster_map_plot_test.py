@@ -1,5 +1,7 @@
 """The map of clients and rounds, coloured by cluster."""
 
+import json
+
 import numpy as np
 from matplotlib import colors as colors_lib
 
@@ -69,6 +71,10 @@ def test_settled_round_is_marked(tmp_path):
 def test_many_clients_and_rounds_are_thinned_out(tmp_path):
   fake_workdir.write(tmp_path, num_clients=500, num_rounds=2)
   (tmp_path / 'metrics.csv').write_text('round\n0\n900\n')
+  path = tmp_path / 'evaluation' / 'summary.json'
+  summary = json.loads(path.read_text())
+  summary['last']['round'] = 900
+  path.write_text(json.dumps(summary))
   rounds = {r: np.eye(2)[np.arange(500) % 2] for r in range(0, 900, 2)}
   fake_workdir.write_memberships(tmp_path, rounds)
   _, axes = _draw(tmp_path)
