@@ -1,14 +1,13 @@
 """Tables and page of runs that are there, and questions to a sweep."""
 
 import csv
-import json
 import math
 
 import pytest
 
 from configs.fed_soft import synthetic
 from tests.testing import fake_sweep
-from tff_algos.core import errors
+from tff_algos.core import errors, sealed_json
 from tff_algos.evaluation import round_time
 from tff_algos.experiments.sweeps import comparison, grid
 from tff_algos.reports.run.plots import time_curves_plot
@@ -84,10 +83,10 @@ def test_seeds_of_different_configs_are_told(tmp_path):
       'runtime': {'name': str(seed)},
       'algorithm': {'num_steps': 7},
     }
-    path.write_text(json.dumps({'config': config}))
+    sealed_json.write(path, {'config': config})
   assert 'different configs' not in comparison.compare(tmp_path)
   config['algorithm']['num_steps'] = 9
-  path.write_text(json.dumps({'config': config}))
+  sealed_json.write(path, {'config': config})
   text = comparison.compare(tmp_path)
   assert (
     'weight=0.1: the means are over runs of different configs, which differ in '

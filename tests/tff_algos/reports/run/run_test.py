@@ -29,7 +29,7 @@ def test_a_report_is_of_the_evaluated_round(tmp_path):
   path = tmp_path / 'evaluation' / 'summary.json'
   summary = json.loads(path.read_text())
   summary['last']['round'] = 2
-  path.write_text(json.dumps(summary))
+  sealed_json.write(path, summary)
   run = run_lib.read(tmp_path)
   assert run.evaluated_round == run.held_out_round == 2
   column = run.rounds.numbers('held_out/upright/cluster_0/accuracy')

@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib import colors as colors_lib
 
 from tests.testing import fake_workdir
+from tff_algos.core import sealed_json
 from tff_algos.reports.plotting import style
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.run.plots import cluster_map_plot
@@ -74,7 +75,7 @@ def test_many_clients_and_rounds_are_thinned_out(tmp_path):
   path = tmp_path / 'evaluation' / 'summary.json'
   summary = json.loads(path.read_text())
   summary['last']['round'] = 900
-  path.write_text(json.dumps(summary))
+  sealed_json.write(path, summary)
   rounds = {r: np.eye(2)[np.arange(500) % 2] for r in range(0, 900, 2)}
   fake_workdir.write_memberships(tmp_path, rounds)
   _, axes = _draw(tmp_path)
