@@ -8,6 +8,7 @@ _SCHEMA = {
   'x_shape': [8, 8, 1],
   'x_scale': 0.0625,
   'x_offset': 0.5,
+  'y_shape': [],
   'task': 'classification',
   'num_classes': 2,
   'source_names': ['all'],

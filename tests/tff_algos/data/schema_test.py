@@ -53,8 +53,7 @@ def test_record_reads_back(schema, n):
     np.testing.assert_array_equal(before, after)
 
 
-def test_manifests_name_the_shape_of_labels_only_where_they_have_one():
-  assert 'y_shape' not in _TOKENS.to_dict()
+def test_schemas_come_back_from_manifests():
   assert _SEQUENCES.to_dict()['y_shape'] == [3]
   for schema in (_TOKENS, _SEQUENCES):
     assert schema_lib.Schema.from_dict(schema.to_dict()) == schema

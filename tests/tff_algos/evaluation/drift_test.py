@@ -90,6 +90,7 @@ def _snapshot(clients, *, unseen=(), order=None, **schema):
         'x_shape': [4],
         'x_scale': 1.0,
         'x_offset': 0.0,
+        'y_shape': [],
         'source_names': [*_SOURCES],
       }
       | schema,
