@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from binaries import command
+from tff_algos.runtimes import interrupts
 from tff_algos.runtimes.distributed import process_cluster as cluster_lib
 from tff_algos.runtimes.distributed import process_group
 
@@ -93,7 +94,8 @@ def _main() -> None:
     if os.environ['MODE'] == 'compute':
       print(json.dumps(_compute(group, cluster.index)))
     while os.environ['MODE'] == 'loop':
-      group.sum(terms(cluster.index))
+      with interrupts.held():  # As the loop of rounds does.
+        group.sum(terms(cluster.index))
       os.write(1, b'.')
 
 
