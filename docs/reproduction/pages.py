@@ -6,12 +6,13 @@
 `--run` executes the sweeps of an experiment in `runs/reproduction/ID`, N runs
 at a time; it resumes what was interrupted, and stores the result. The data sets
 are those that its configs name, in `data/`. `--store` stores that of a sweep
-that was run elsewhere, possibly of some cells only: the other cells of the
-stored result are kept. Then, and without either, all tables and pictures are
+that was run elsewhere, possibly of some cells and seeds only: the others of the
+stored result are kept, seeds as long as nothing but them differs. Then, and without either, all tables and pictures are
 written anew.
 """
 
 import argparse
+import copy
 import pathlib
 import signal
 import subprocess
@@ -186,11 +187,34 @@ def _provenance(run: pathlib.Path) -> list[Any]:
 
 
 def store(stored: results.Experiment, workdir: pathlib.Path) -> None:
-  """Writes the result of a sweep; cells that it lacks stay as they are."""
+  """Writes the result of a sweep; cells and seeds that it lacks are kept."""
   result = describe(stored, workdir)
   earlier = results.read(stored) or {'cells': {}}
-  result['cells'] = {**earlier['cells'], **result['cells']}
+  for label, cell in earlier['cells'].items():
+    found = result['cells'].get(label)
+    merged = cell if found is None else _merged(cell, found)
+    result['cells'][label] = merged
   sealed_json.write(stored.record, result)
+
+
+def _merged(earlier: dict[str, Any], cell: dict[str, Any]) -> dict[str, Any]:
+  """Returns a cell with further seeds of an earlier one that it continues."""
+  if _without_seeds(earlier) != _without_seeds(cell):
+    return cell
+  both = sorted((earlier, cell), key=lambda one: one['runs'][0]['seed'])
+  made_by = []
+  for one in both:
+    made_by += [made for made in one['provenance'] if made not in made_by]
+  runs = {run['seed']: run for one in (earlier, cell) for run in one['runs']}
+  ordered = [runs[seed] for seed in sorted(runs)]
+  return {**both[0], 'provenance': made_by, 'runs': ordered}
+
+
+def _without_seeds(cell: Mapping[str, Any]) -> tuple[Any, ...]:
+  """Returns what the runs of a cell have in common."""
+  config = copy.deepcopy(cell['config'])
+  del config['seed'], config['dataset']['seed']
+  return config, cell['rounds'], set(cell['runs'][0]['metrics'])
 
 
 def _draw(

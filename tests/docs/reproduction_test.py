@@ -1,9 +1,11 @@
 """Pages of the papers: equal to stored results, and these to their configs."""
 
+import copy
 import dataclasses
 import fnmatch
 import json
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -139,7 +141,11 @@ def _swept(tmp_path):
   for run in tmp_path.glob('*/seed_*'):
     number = int(run.name[-1])
     content = {
-      'config': {'seed': number, 'runtime': {'name': 'tff'}},
+      'config': {
+        'seed': number,
+        'dataset': {'seed': number},
+        'runtime': {'name': 'tff'},
+      },
       'provenance': [{'revision': f'r{number}'}],
     }
     pages.sealed_json.write(run / 'config.json', content)
@@ -156,8 +162,8 @@ def test_result_of_a_sweep_has_every_seed_and_where_it_was_made(swept):
   assert found['command'] == _LAB.command
   cell = found['cells']['rate=0.5']
   assert cell['provenance'] == [{'revision': 'r0'}, {'revision': 'r1'}]
-  assert cell['config'] == {'seed': 0}
-  assert cell['config_hash'] == config_lib.config_hash({'seed': 0})
+  assert cell['config'] == {'seed': 0, 'dataset': {'seed': 0}}
+  assert cell['config_hash'] == config_lib.config_hash(cell['config'])
   assert cell['rounds'] == [0, 1, 2]
   name = _LAB.metric
   assert cell['runs'] == [
@@ -171,10 +177,35 @@ def test_cells_that_a_stored_sweep_lacks_are_kept(swept, tmp_path, monkeypatch):
   monkeypatch.setattr(results, '_STORED', tmp_path / 'stored')
   pages.store(_LAB, swept)
   before = results.read(_LAB)['cells']
-  earlier = {**before, 'rate=0.5': {'runs': []}, 'rate=9': {'runs': []}}
+  earlier = {**before, 'rate=9': {'runs': []}}
   pages.sealed_json.write(_LAB.record, {'cells': earlier})
   pages.store(_LAB, swept)
-  assert results.read(_LAB)['cells'] == {**before, 'rate=9': {'runs': []}}
+  assert results.read(_LAB)['cells'] == earlier
+
+
+@pytest.mark.parametrize('changed', [None, 'config', 'rounds', 'metrics'])
+def test_seeds_of_an_unchanged_cell_are_kept(
+  changed, swept, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(results, '_STORED', tmp_path / 'stored')
+  pages.store(_LAB, swept)
+  both = results.read(_LAB)['cells']['rate=0.5']
+  earlier = copy.deepcopy(both)
+  earlier['runs'] = [earlier['runs'][1]]
+  earlier['config'].update(seed=1, dataset={'seed': 1})
+  earlier['provenance'] = [{'revision': 'r1'}]
+  if changed == 'config':
+    earlier['config']['dataset']['cohort'] = 5
+  elif changed == 'rounds':
+    earlier['rounds'] = [0, 1, 4]
+  elif changed == 'metrics':
+    earlier['runs'][0]['metrics'] = {'loss': [3.0, 2.0, 1.0]}
+  pages.sealed_json.write(_LAB.record, {'cells': {'rate=0.5': earlier}})
+  shutil.rmtree(swept / 'rate=0.5' / 'seed_1')
+  pages.store(_LAB, swept)
+  alone = {**both, 'runs': both['runs'][:1], 'provenance': [{'revision': 'r0'}]}
+  stored = results.read(_LAB)['cells']['rate=0.5']
+  assert stored == (both if changed is None else alone)
 
 
 def test_a_run_that_names_no_commit_is_refused(swept):
