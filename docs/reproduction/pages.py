@@ -221,6 +221,8 @@ def _draw(
   stored: results.Experiment, result: Mapping[str, Any]
 ) -> figure_lib.Figure:
   """Draws the metric over rounds, or where that gives no lines, at the end."""
+  if stored.grids:
+    return _draw_grids(stored, result)
   curves = {}
   for row in stored.rows:
     cell = result['cells'].get(results.choose(stored, result, row.cell))
@@ -291,6 +293,46 @@ def _draw_ends(
   axes.set_ylim(len(curves) - 0.5, -0.5)
   axes.set_xlabel(f'{_axis_label(stored)}, last round: seeds and their mean')
   return figure
+
+
+def _draw_grids(
+  stored: results.Experiment, result: Mapping[str, Any]
+) -> figure_lib.Figure:
+  """Draws the mean over seeds in the last round, a map a grid."""
+  figure = figure_lib.Figure(
+    figsize=(4 * len(stored.grids) + 1, 4.5), layout='constrained'
+  )
+  panels = figure.subplots(1, len(stored.grids), squeeze=False)[0]
+  means = [
+    np.array(
+      [
+        [_mean(results.scores(stored, result, one)) for one in row]
+        for row in grid.cells
+      ]
+    )
+    for grid in stored.grids
+  ]
+  every = np.concatenate([values.ravel() for values in means])
+  low, high = np.nanmin(every), np.nanmax(every)
+  for axes, grid, values in zip(panels, stored.grids, means, strict=True):
+    image = axes.imshow(values, vmin=low, vmax=high)
+    for down, across in np.argwhere(np.isfinite(values)):
+      value = values[down, across]
+      color = 'black' if value > (low + high) / 2 else 'white'
+      axes.text(
+        across, down, f'{value:.0f}', color=color, ha='center', va='center'
+      )
+    axes.set_xticks(range(len(grid.across)), grid.across)
+    axes.set_yticks(range(len(grid.down)), grid.down)
+    axes.set_title(grid.title, fontsize='small', wrap=True)
+    axes.grid(visible=False)
+  figure.colorbar(image, ax=panels, label=f'{_axis_label(stored)}, last round')
+  return figure
+
+
+def _mean(scores: Mapping[int, float]) -> float:
+  """Returns the mean over seeds; NaN of a cell that was not run."""
+  return float(np.mean([*scores.values()])) if scores else np.nan
 
 
 def _axis_label(stored: results.Experiment) -> str:

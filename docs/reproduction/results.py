@@ -55,6 +55,31 @@ class Row:
 
 
 @dataclasses.dataclass(frozen=True)
+class Grid:
+  """Table whose two axes are those of a sweep.
+
+  Attributes:
+    title: What varies downwards and across.
+    cell: Label of its cells, with `{down}` and `{across}` for the values.
+    down: Values of the first axis, as in the labels.
+    across: Values of the second.
+  """
+
+  title: str
+  cell: str
+  down: tuple[str, ...]
+  across: tuple[str, ...]
+
+  @property
+  def cells(self) -> list[list[str]]:
+    """Returns the labels of the cells, a list a row."""
+    return [
+      [self.cell.format(down=down, across=across) for across in self.across]
+      for down in self.down
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
 class Claim:
   """Claim that one cell is better than another.
 
@@ -82,6 +107,7 @@ class Experiment:
     metric: Metric of the last round that is compared; the lower the better if
       it is an error, see `summaries.is_error`, else the higher.
     rows: Rows of its table.
+    grids: Tables of two axes, of experiments without rows.
     claims: Claims to be judged.
     choose_by: Metric of the last round by whose mean over seeds the best of the
       cells of a pattern is chosen; empty if all are named.
@@ -92,7 +118,8 @@ class Experiment:
   reproduces: str
   sweep: str
   metric: str
-  rows: tuple[Row, ...]
+  rows: tuple[Row, ...] = ()
+  grids: tuple[Grid, ...] = ()
   claims: tuple[Claim, ...] = ()
   choose_by: str = ''
   needs: str = ''
@@ -279,18 +306,11 @@ def _result_block(experiment: Experiment, stale: Collection[str]) -> str:
     return (
       f'{parts[0]}\n\nNot run: {experiment.needs or "no result is stored"}.'
     )
-  lines = ['| | paper | ours | seeds |', '|---|---|---|---|']
-  for row in experiment.rows:
-    found = scores(experiment, result, row.cell)
-    if found:
-      label = choose(experiment, result, row.cell)
-      mark = f' ({label})' if label != row.cell else ''
-      mark += f' {_STALE}' if label in stale else ''
-      lines.append(
-        f'| {row.title}{mark} | {row.paper} | {_spread_text(found)} | '
-        f'{len(found)} |'
-      )
-  parts.append('\n'.join(lines))
+  if experiment.rows:
+    parts.append(_rows_table(experiment, result, stale))
+  parts += [
+    _grid_table(experiment, result, grid, stale) for grid in experiment.grids
+  ]
   if experiment.claims:
     lines = ['| claim | ours, difference | verdict |', '|---|---|---|']
     lines += [
@@ -304,6 +324,43 @@ def _result_block(experiment: Experiment, stale: Collection[str]) -> str:
     f'(results/{experiment.id}.png)'
   )
   return '\n\n'.join(parts)
+
+
+def _rows_table(
+  experiment: Experiment, result: Mapping[str, Any], stale: Collection[str]
+) -> str:
+  lines = ['| | paper | ours | seeds |', '|---|---|---|---|']
+  for row in experiment.rows:
+    found = scores(experiment, result, row.cell)
+    if found:
+      label = choose(experiment, result, row.cell)
+      mark = f' ({label})' if label != row.cell else ''
+      mark += f' {_STALE}' if label in stale else ''
+      lines.append(
+        f'| {row.title}{mark} | {row.paper} | {_spread_text(found)} | '
+        f'{len(found)} |'
+      )
+  return '\n'.join(lines)
+
+
+def _grid_table(
+  experiment: Experiment,
+  result: Mapping[str, Any],
+  grid: Grid,
+  stale: Collection[str],
+) -> str:
+  lines = [
+    f'| {grid.title} | {" | ".join(grid.across)} |',
+    f'|{"---|" * (1 + len(grid.across))}',
+  ]
+  for down, labels in zip(grid.down, grid.cells, strict=True):
+    texts = [
+      _spread_text(scores(experiment, result, label))
+      + f' {_STALE}' * (label in stale)
+      for label in labels
+    ]
+    lines.append(f'| {down} | {" | ".join(texts)} |')
+  return '\n'.join(lines)
 
 
 def _claims_table(

@@ -51,6 +51,7 @@ def test_rows_and_claims_are_cells_of_the_sweep(one):
       pages.sweep_lib.plan.label(plan.axes, run.values) for run in plan.runs
     }
   named = {row.cell for row in one.rows}
+  named |= {cell for grid in one.grids for row in grid.cells for cell in row}
   assert one.choose_by or named == set(labels)
   # Each cell is of one row, also where rows are patterns.
   matched = [fnmatch.filter(labels, pattern) for pattern in named]
@@ -271,6 +272,18 @@ def test_picture_of_a_single_round_has_the_seeds(swept):
   seeds, mean = axes.lines
   np.testing.assert_allclose(seeds.get_xydata(), [[25, 0], [75, 0]])
   np.testing.assert_allclose(mean.get_xydata(), [[50, 0]])
+
+
+def test_picture_of_grids_has_the_means_of_all_seeds(swept):
+  """A map of the cells 0.5, whose seeds end at 25 and 75 %, 1 and one not run."""
+  grid = results.Grid('rates', 'rate={down}{across}', ('0.5', '1', '7'), ('',))
+  lab = dataclasses.replace(_LAB, rows=(), grids=(grid,))
+  axes, colors = pages._draw(lab, pages.describe(lab, swept)).axes
+  (image,) = axes.images
+  np.testing.assert_allclose(image.get_array(), [[50], [50], [np.nan]])
+  assert [text.get_text() for text in axes.texts] == ['50', '50']
+  assert axes.get_title() == 'rates'
+  assert colors.get_ylabel().startswith(f'{_LAB.metric}, %, last round')
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,36 @@ def test_page_has_what_is_stored_and_no_deviation_of_two_seeds(lab):
   assert results.ids(page) == ['lab/one']
 
 
+_GRID = """
+[[experiment]]
+id = "lab/one"
+reproduces = "Lab, Figure 1"
+sweep = "--config=a.py --grid=rate=1,2 --grid=size=3,4 --num_seeds=3"
+metric = "test/accuracy"
+grids = [
+  { title = "rate, size", cell = "rate={down}, size={across}", down = ["1", "2"], across = ["3", "4"] },
+]
+"""
+
+
+def test_two_axes_are_a_table_of_cells(lab, tmp_path):
+  (tmp_path / 'experiments.toml').write_text(_GRID)
+  lab(
+    **{
+      'rate=1, size=3': _cell(0.1, 0.2, 0.3),
+      'rate=1, size=4': _cell(0.5, 0.5, 0.5),
+      'rate=2, size=4': _cell(0.75, 0.25),
+    }
+  )
+  page = results.render(_PAGE, {'lab/one': ['rate=1, size=4']})
+  assert (
+    '| rate, size | 3 | 4 |\n|---|---|---|\n'
+    '| 1 | 20.0 ± 10.0 | 50.0 ± 0.0 *stale* |\n'
+    '| 2 |  | 75.0, 25.0 |\n'
+  ) in page
+  assert '| paper |' not in page
+
+
 _CHOSEN = """
 [[experiment]]
 id = "lab/one"
