@@ -6,9 +6,10 @@
 `--run` executes the sweeps of an experiment in `runs/reproduction/ID`, N runs
 at a time; it resumes what was interrupted, and stores the result. The data sets
 are those that its configs name, in `data/`. `--store` stores that of a sweep
-that was run elsewhere, possibly of some cells and seeds only: the others of the
-stored result are kept, seeds as long as nothing but them differs. Then, and without either, all tables and pictures are
-written anew.
+that was run elsewhere, possibly of some cells and seeds only: the stored
+result's other cells are kept, and its other seeds of cells that differ in
+nothing else. Then, and without either, all tables and pictures are written
+anew.
 """
 
 import argparse
@@ -306,15 +307,15 @@ def _draw_grids(
   means = [
     np.array(
       [
-        [_mean(results.scores(stored, result, one)) for one in row]
-        for row in grid.cells
+        [_mean(results.scores(stored, result, cell)) for cell in row]
+        for row in one.cells
       ]
     )
-    for grid in stored.grids
+    for one in stored.grids
   ]
   every = np.concatenate([values.ravel() for values in means])
   low, high = np.nanmin(every), np.nanmax(every)
-  for axes, grid, values in zip(panels, stored.grids, means, strict=True):
+  for axes, one, values in zip(panels, stored.grids, means, strict=True):
     image = axes.imshow(values, vmin=low, vmax=high)
     for down, across in np.argwhere(np.isfinite(values)):
       value = values[down, across]
@@ -322,9 +323,9 @@ def _draw_grids(
       axes.text(
         across, down, f'{value:.0f}', color=color, ha='center', va='center'
       )
-    axes.set_xticks(range(len(grid.across)), grid.across)
-    axes.set_yticks(range(len(grid.down)), grid.down)
-    axes.set_title(grid.title, fontsize='small', wrap=True)
+    axes.set_xticks(range(len(one.across)), one.across)
+    axes.set_yticks(range(len(one.down)), one.down)
+    axes.set_title(one.title, fontsize='small', wrap=True)
     axes.grid(visible=False)
   figure.colorbar(image, ax=panels, label=f'{_axis_label(stored)}, last round')
   return figure
