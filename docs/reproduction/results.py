@@ -104,12 +104,14 @@ class Experiment:
     reproduces: Table or figure of the paper.
     sweep: Arguments of `binaries.sweep`, separated by white space, without
       `--workdir`; each `--config` begins the arguments of another sweep.
-    metric: Metric of the last round that is compared; the lower the better if
-      it is an error, see `summaries.is_error`, else the higher.
+    metric: Metric that is compared; the lower the better if it is an error, see
+      `summaries.is_error`, else the higher.
     rows: Rows of its table.
     grids: Tables of two axes, of experiments without rows.
     claims: Claims to be judged.
-    choose_by: Metric of the last round by whose mean over seeds the best of the
+    last: Number of evaluations, up to that of the last round, whose mean is the
+      score of a run.
+    choose_by: Metric by whose mean over seeds in the last round the best of the
       cells of a pattern is chosen; empty if all are named.
     needs: Why it was not run; empty for one that a CPU affords.
   """
@@ -121,6 +123,7 @@ class Experiment:
   rows: tuple[Row, ...] = ()
   grids: tuple[Grid, ...] = ()
   claims: tuple[Claim, ...] = ()
+  last: int = 1
   choose_by: str = ''
   needs: str = ''
 
@@ -262,7 +265,9 @@ def scores(
   runs = (result or {'cells': {}})['cells'].get(label, {'runs': []})['runs']
   factor = scale(experiment.metric)
   return {
-    run['seed']: factor * run['metrics'][experiment.metric][-1] for run in runs
+    run['seed']: factor
+    * float(np.mean(run['metrics'][experiment.metric][-experiment.last :]))
+    for run in runs
   }
 
 
@@ -366,21 +371,27 @@ def _grid_table(
 def _claims_table(
   listed: Collection[Experiment], stale: Mapping[str, Collection[str]]
 ) -> str:
-  """Returns the table of all claims."""
+  """Returns the table of all experiments with the verdicts on their claims."""
+  verdicts = (CONFIRMED, CONTRADICTED, UNTESTED)
   lines = [
-    '| paper | claim | ours, difference | verdict | command | cost |',
+    f'| | {" | ".join(verdicts)} | command | cost |',
     '|---|---|---|---|---|---|',
   ]
   for experiment in listed:
     result = read(experiment)
-    cost = _cost_text(result) if result else experiment.needs
-    lines += [
-      f'| {experiment.reproduces} | {claim.text} | {text} | {verdict} | '
-      f'`make reproduction RUN={experiment.id}` | {cost} |'
-      for claim, text, verdict in _judged(
-        experiment, result, stale.get(experiment.id, ())
-      )
+    judged = _judged(experiment, result, stale.get(experiment.id, ()))
+    counts = [
+      sum(verdict.startswith(f'**{one}**') for _, _, verdict in judged) or ''
+      for one in verdicts
     ]
+    if result is None:
+      counts = ['', '', 'not run']
+    page = f'[{experiment.reproduces}]({experiment.id.partition("/")[0]}.md)'
+    lines.append(
+      f'| {page} | {" | ".join(map(str, counts))} | '
+      f'`RUN={experiment.id}` | '
+      f'{_cost_text(result) if result else experiment.needs} |'
+    )
   return '\n'.join(lines)
 
 
@@ -455,7 +466,13 @@ def _provenance_text(result: Mapping[str, Any]) -> str:
 
 
 def _cost_text(result: Mapping[str, Any]) -> str:
-  runs = [run for cell in result['cells'].values() for run in cell['runs']]
-  minutes = sum(run['seconds'] for run in runs) / 60
-  spent = f'{minutes:.0f} min' if minutes < 60 else f'{minutes / 60:.0f} h'
-  return f'{len(runs)} runs, {spent} of rounds'
+  """Returns the cost if every run took as long as the fastest of its cell.
+
+  Runs whose machine did something else, too, took longer.
+  """
+  cells = [cell['runs'] for cell in result['cells'].values()]
+  minutes = (
+    sum(len(runs) * min(run['seconds'] for run in runs) for runs in cells) / 60
+  )
+  spent = f'{minutes:.0f} min' if minutes < 60 else f'{minutes / 60:.1f} h'
+  return f'{sum(map(len, cells))} runs, {spent} of rounds'

@@ -122,7 +122,7 @@ def test_page_has_what_is_stored_and_no_deviation_of_two_seeds(lab):
   ) in page
   assert '| rare is better | +19.0, 2 seeds | **untested at this' in page
   assert (
-    'Commit `abcdef0123`, lock `77`, Fast, 2 cores, 8 GiB; 8 runs, 4 h of rounds.'
+    'Commit `abcdef0123`, lock `77`, Fast, 2 cores, 8 GiB; 8 runs, 4.0 h of rounds.'
   ) in page
   assert results.render(page, {}) == page
   assert results.ids(page) == ['lab/one']
@@ -234,27 +234,43 @@ def test_stale_cells_are_marked_in_table_and_verdict(lab):
   assert '**confirmed** *stale* |' in page
 
 
-def test_summary_has_every_claim_also_of_what_was_not_run(lab):
+def test_summary_counts_verdicts_also_of_what_was_not_run(lab):
   page = '<!-- claims -->\n<!-- end -->'
   ready = '<!-- ready -->\n<!-- end -->'
   command = '`make reproduction RUN=lab/one` |'
   assert f'| Lab, Table 1 |  | {command}' in results.render(ready, {})
-  row = '| Lab, Table 1 | new is better | '
-  assert f'{row}not run | **untested at this size** |' in results.render(
+  row = '\n| [Lab, Table 1](lab.md) | '
+  assert f'{row} |  | not run | `RUN=lab/one` |  |\n' in results.render(
     page, {}
   )
   assert 'Not run: no result is stored.' in results.render(_PAGE, {})
   lab(new=_cell(0.7, 0.6, 0.5), old=_cell(0.8, 0.7, 0.6))
   assert command not in results.render(ready, {})
   assert (
-    f'{row}−10.00 (−10.00 to −10.00), 3 seeds | **contradicted** | '
-    '`make reproduction RUN=lab/one` | 6 runs, 3 h of rounds |'
+    f'{row} | 1 | 1 | `RUN=lab/one` | 6 runs, 3.0 h of rounds |\n'
   ) in results.render(page, {})
 
 
-def test_short_costs_are_minutes(lab):
-  lab(new=_cell(0.9))
-  assert '; 1 runs, 30 min of rounds.' in results.render(_PAGE, {})
+def test_costs_are_those_of_the_fastest_runs(lab):
+  """What slows down a run that shares its machine is no cost."""
+  new, old = _cell(0.9, 0.8, 0.7), _cell(0.6)
+  for run, seconds in zip(new['runs'], (700.0, 600.0, 6000.0), strict=True):
+    run['seconds'] = seconds
+  lab(new=new, old=old)
+  assert '; 4 runs, 1.0 h of rounds.' in results.render(_PAGE, {})
+  del new['runs'][2]
+  lab(new=new, old=old)
+  assert '; 3 runs, 50 min of rounds.' in results.render(_PAGE, {})
+
+
+def test_score_is_the_mean_of_the_last_evaluations(lab, tmp_path):
+  text = _EXPERIMENT.replace('rows = [', 'last = 2\nrows = [')
+  (tmp_path / 'experiments.toml').write_text(text)
+  cell = _cell(0.9, 0.9, 0.9)
+  for run, before in zip(cell['runs'], (0.5, 0.7, 0.9), strict=True):
+    run['metrics'][_METRIC] = [0.1, before, 0.9]
+  lab(new=cell)
+  assert '| New | 90.1 | 80.0 ± 10.0 | 3 |' in results.render(_PAGE, {})
 
 
 def test_a_changed_file_and_an_unknown_id_are_refused(lab):
