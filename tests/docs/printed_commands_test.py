@@ -89,10 +89,6 @@ _NOT_RUN = (
   ),
   ('docs/reproduction/cmfl.md', 'folder=DIR', _REPRODUCTION),
   ('docs/reproduction/README.md', 'make reproduction', _REPRODUCTION),
-  *(
-    ('docs/reproduction/filter_decomposition.md', part, 'needs the sweeps')
-    for part in ('of=', 'binaries.factors', 'binaries.compare', '.landscape')
-  ),
   ('docs/initialization.md', 'binaries.sweep', _SWEEP),
   *(
     ('docs/scale.md', part, 'needs a store: mirrored_flags_test.py')
