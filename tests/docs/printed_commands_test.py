@@ -108,7 +108,7 @@ _NOT_RUN = (
   ),
 )
 _COMMAND = re.compile(
-  r'(?:[A-Z]+=\$\(|of=|for |15 2 \* \* \* )?'
+  r'(?:[A-Z]+=\$\(|for |15 2 \* \* \* )?'
   r'(?:\.venv/bin/\w+|python|pip|uv|printf|make|bazel|curl|docker) '
 )
 _FENCED = re.compile(r'^```(\w*)\n(.*?)^```', re.M | re.S)
