@@ -20,8 +20,9 @@ its classes. They read the original files of `config.dataset.source.options.fold
 by default data/cifar10, data/cifar100, data/tiny-imagenet-200 and
 data/fashion_mnist; the last is not in the paper, but smaller.
 
-Readings where the paper is silent: the networks, dropout of 0.6 in the wide LeNet (as
-in FedRep's code), no augmentation, the clients' test examples.
+Readings where the paper is silent: the networks, their initialization (Glorot's
+variance of plain kernels, He's of products of factors), dropout of 0.6 in the wide
+LeNet (as in FedRep's code), no augmentation, the clients' test examples.
 The paper's ResNet18 is pretrained on ImageNet; ours is initialized at random, with
 group normalization, unless config.model.pretrained names a file (docs/pretrained.md).
 

@@ -5,8 +5,8 @@ r"""FedDC on clients of few classes, plain and decomposed: a row of Table 1.
     --config.model.decomposition.num_atoms=9 --num_seeds=3 \
     --grid=model.decomposition.trained=kernels,factors --workdir=runs/fed_dc
 
-trains kernels and factors from equal starts; the paper's plain networks, of another
-start, are `--config.model.decomposition.num_atoms=0`.
+trains kernels and factors from equal starts; plain networks of another variance,
+as they start without factors, are `--config.model.decomposition.num_atoms=0`.
 
 Table 1 of Chen and Qiu (2025), arXiv:2503.08652. The paper does not give FedDC's
 weight; here it is that of FedDyn. Clients, networks and variants:

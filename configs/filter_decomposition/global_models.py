@@ -7,9 +7,9 @@ r"""Filter decomposition of the global models: Table 1 and Figures 2a to 2c.
 
 is FedAvg, plain and decomposed, on all six partitions, from equal starts; FedProx is
 the same with `--config.algorithm.host.proximal_weight=0.0001`. The other hosts:
-configs/{scaffold,fed_dyn,fed_dc}/global_models.py. The paper's plain networks start
-with another variance: `--grid=model.decomposition.num_atoms=0,9`. controls.py beside
-this file also has the mean of the kernels.
+configs/{scaffold,fed_dyn,fed_dc}/global_models.py. In this library plain networks
+start with another variance: `--grid=model.decomposition.num_atoms=0,9`. controls.py
+beside this file also has the mean of the kernels.
 
 Figure 2a is `cifar10_5` of FedDyn; Figure 2c is
 `--grid=algorithm.host.cohort_size=2,5,10,20,40` on `cifar10_5` in 200 rounds. The

@@ -5,8 +5,8 @@ r"""SCAFFOLD on clients of few classes, plain and decomposed: a row of Table 1.
     --config.model.decomposition.num_atoms=9 --num_seeds=3 \
     --grid=model.decomposition.trained=kernels,factors --workdir=runs/scaffold
 
-trains kernels and factors from equal starts; the paper's plain networks, of another
-start, are `--config.model.decomposition.num_atoms=0`.
+trains kernels and factors from equal starts; plain networks of another variance,
+as they start without factors, are `--config.model.decomposition.num_atoms=0`.
 
 Table 1 of Chen and Qiu (2025), arXiv:2503.08652. Clients, networks and variants:
 configs/few_classes.py. The full size has not been run. The variant `smoke` needs no

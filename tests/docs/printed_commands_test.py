@@ -89,10 +89,6 @@ _NOT_RUN = (
   ),
   ('docs/reproduction/cmfl.md', 'folder=DIR', _REPRODUCTION),
   ('docs/reproduction/README.md', 'make reproduction', _REPRODUCTION),
-  *(
-    ('docs/reproduction/filter_decomposition.md', part, 'needs the sweeps')
-    for part in ('of=', 'binaries.factors', 'binaries.compare', '.landscape')
-  ),
   ('docs/initialization.md', 'binaries.sweep', _SWEEP),
   *(
     ('docs/scale.md', part, 'needs a store: mirrored_flags_test.py')
@@ -112,7 +108,7 @@ _NOT_RUN = (
   ),
 )
 _COMMAND = re.compile(
-  r'(?:[A-Z]+=\$\(|of=|for |15 2 \* \* \* )?'
+  r'(?:[A-Z]+=\$\(|for |15 2 \* \* \* )?'
   r'(?:\.venv/bin/\w+|python|pip|uv|printf|make|bazel|curl|docker) '
 )
 _FENCED = re.compile(r'^```(\w*)\n(.*?)^```', re.M | re.S)
