@@ -9,8 +9,8 @@ variants `mnist` and `fashion_mnist` let TensorFlow Datasets download the set;
 no data: it runs the scikit-learn digits for 3 rounds.
 
 100 clients of 100 to 200 training images that mix upright and rotated images
-10:90 or 90:10, K = 30, a perceptron with 64 hidden units. Accuracies to
-expect: docs/reproduction/fed_soft.md.
+10:90 or 90:10, K = 30, a perceptron with 64 hidden units. Not an experiment of
+the paper.
 """
 
 import ml_collections
