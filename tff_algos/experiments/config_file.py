@@ -206,12 +206,20 @@ def _check_takes(
       'another one, or write that function; it returns the config'
     )
   signature = inspect.signature(module.get_config)
-  try:
-    signature.bind(*given)
-  except TypeError:
+  if _binds(signature, given):
+    return
+  if not _binds(signature, [] if given else ['variant']):
+    advice = 'is shared by other config files: name one of them'
+  elif given:
+    advice = f'takes no variant, got {given[0]!r}: leave it out'
+  else:
     advice = f'needs a variant: name one, as in {spelled}:VARIANT'
-    if given:
-      advice = f'takes no variant, got {given[0]!r}: leave it out'
-    raise errors.ConfigError(
-      f'{spelled}: get_config{signature} {advice}'
-    ) from None
+  raise errors.ConfigError(f'{spelled}: get_config{signature} {advice}')
+
+
+def _binds(signature: inspect.Signature, arguments: Sequence[str]) -> bool:
+  try:
+    signature.bind(*arguments)
+  except TypeError:
+    return False
+  return True

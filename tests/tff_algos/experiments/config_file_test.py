@@ -127,6 +127,14 @@ def test_what_is_not_there_is_named(path):
       '',
       r'get_config\(variant\) needs a variant: name one, as in .*py:VARIANT',
     ),
+    *(
+      (
+        'def get_config(variant, *, source):\n  pass\n',
+        variant,
+        r'py.*source\) is shared by other config files: name one of them',
+      )
+      for variant in ('', ':ifca')
+    ),
     (_CONFIG, ':', 'config.py:: the variant behind the colon is missing; name'),
     (
       'def get_config():\n  pass\n',
