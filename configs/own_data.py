@@ -2,9 +2,12 @@
 
 `configs/own/*.py` extend it, and so do the files that `binaries.inspect` and
 `tff_algos.from_arrays` and its like write. Each client's examples are split 70 : 10 :
-20; clients with less than 5 are left out. 20 rounds, half of the clients a round, at
-most 20.
+20 (by time only with `splits.split_by='client_time'`); clients with less than 5 are left
+out. 20 rounds with cohorts of half of the clients, at most 20, which FedSoft divides
+among its clusters.
 """
+
+import math
 
 import ml_collections
 
@@ -34,8 +37,12 @@ def get_config(
   )
   config.dataset.partition.options.min_examples = 5
   cohort_size = min(max(num_clients // 2, 1), 20)
-  name = 'cohort_size_per_cluster' if algorithm == 'fed_soft' else 'cohort_size'
-  config.algorithm[name] = cohort_size
+  if algorithm == 'fed_soft':
+    config.algorithm.cohort_size_per_cluster = math.ceil(
+      cohort_size / config.algorithm.num_clusters
+    )
+  else:
+    config.algorithm.cohort_size = cohort_size
   for training in base.trainings(config):
     training.batch_size = 32
   config.training.update(num_rounds=20, evaluation_interval=5)

@@ -121,6 +121,18 @@ def test_own_data_need_their_place_alone(path):
   assert _load(path).get_config().algorithm.name == 'fed_avg'
 
 
+def test_fed_soft_divides_the_cohort_of_own_data_among_its_clusters():
+  def options(name, num_clients):
+    module = _load(_ROOT / 'configs' / 'own_data.py')
+    return module.get_config(
+      name, source='table', model='mlp', num_clients=num_clients
+    ).algorithm
+
+  assert options('ifca', 12).cohort_size == 6
+  assert options('fed_soft', 12).cohort_size_per_cluster == 3
+  assert options('fed_soft', 1).cohort_size_per_cluster == 1
+
+
 @pytest.mark.parametrize('path', _OWN, ids=_case_id)
 def test_command_in_the_docstring_of_own_data_is_whole(path):
   text = ast.get_docstring(ast.parse(path.read_text()))
