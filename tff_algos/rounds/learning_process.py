@@ -14,7 +14,13 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors, seeds, tff_compat
 from tff_algos.core.structures import Structure
 from tff_algos.numerics import index_random
-from tff_algos.rounds import aggregation, composer, federated, phase_types
+from tff_algos.rounds import (
+  aggregation,
+  composer,
+  extended_state,
+  federated,
+  phase_types,
+)
 
 # A client's batches are joined by so many examples at a time.
 _JOINED_EXAMPLES = 1 << 20
@@ -178,6 +184,8 @@ def refusal(algorithm: algorithm_lib.FederatedAlgorithm) -> str:
   larger, _ = phase_types.state_specs(algorithm, 2)
   if tf.nest.flatten(larger) != tf.nest.flatten(server_state):
     return 'keeps values of each client at the server'
+  if isinstance(server_state, extended_state.ExtendedState):
+    return 'has a state of aggregators or of privacy beside its server state'
   weights = algorithm.cluster_model.weights_spec()
   if getattr(server_state, 'model_weights', None) != weights:
     return 'has no single global model at the server'
@@ -191,8 +199,8 @@ def _check(
   reason = refusal(algorithm)
   if reason:
     raise errors.ConfigError(
-      f'algorithm {algorithm.name!r} {reason}, which a tff.learning process '
-      'cannot express; tff_algos.federated(algorithm, num_clients) has '
+      f'algorithm {algorithm.name!r} {reason}, which learning_process '
+      'does not take; tff_algos.federated(algorithm, num_clients) has '
       'its phases as TFF computations (docs/tff.md)'
     )
   return dict(algorithm.phases)

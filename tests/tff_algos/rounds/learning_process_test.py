@@ -181,6 +181,15 @@ def test_a_robust_rule_is_refused_as_it_collects():
     tff_algos.learning_process(algorithm)
 
 
+def test_a_state_of_aggregators_is_refused():
+  factory = tff.aggregators.MeanFactory()
+  algorithm = tff_algos.with_aggregators(
+    _algorithm(), {'train': {'local_weights': factory}}
+  )
+  with pytest.raises(errors.ConfigError, match='a state of aggregators'):
+    tff_algos.learning_process(algorithm)
+
+
 def test_collected_results_are_refused():
   algorithm = _algorithm()
   phase = algorithm.phases['train']
