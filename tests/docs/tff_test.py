@@ -1,6 +1,6 @@
-"""The tables of `docs/tff.md` are those of the code.
+"""The table of `docs/tff.md` is that of the code, and its examples are built.
 
-`python -m tests.docs.tff_test` writes them anew.
+`python -m tests.docs.tff_test` writes the table anew.
 """
 
 import re
@@ -57,6 +57,17 @@ def _table():
 
 def test_the_page_has_the_table():
   assert _TABLE.findall(_PAGE.read_text()) == [_table()]
+
+
+def test_algorithm_and_factories_of_the_page_are_built():
+  """The source, too; the other examples need TFF's own context."""
+  blocks = re.findall(r'^```python\n(.*?)^```', _PAGE.read_text(), re.M | re.S)
+  names = {}
+  for block in blocks:
+    if 'build_model(' in block or 'with_aggregators(' in block:
+      exec(compile(block, 'docs/tff.md', 'exec'), names)
+  assert len(names['source'].population.client_ids) == 6
+  assert names['clipped'].name == 'fed_avg'
 
 
 if __name__ == '__main__':
