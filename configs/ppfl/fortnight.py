@@ -2,7 +2,7 @@ r"""PPFL on the simulated fortnight.
 
   python -m docs.examples.fortnight --folder=data/fortnight --day=1
   python -m binaries.nightly --config=configs/ppfl/fortnight.py \
-    --workdir=runs/production --as_of=2026-11-01
+    --workdir=runs/ppfl_fortnight --as_of=2026-11-01
 
 The data, the model and the variant `smoke`: configs/fortnight.py.
 """

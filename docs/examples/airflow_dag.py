@@ -18,8 +18,8 @@ from airflow.exceptions import (
 
 PROJECT = '/opt/tff_algos'
 PYTHON = f'{PROJECT}/.venv/bin/python'
-CONFIG = 'configs/fed_soft/digits.py'
-WORKDIR = '/data/digits'
+CONFIG = 'configs/ifca/fortnight.py'
+WORKDIR = '/data/production'
 
 # Each task continues the night up to the end of its step.
 STEPS = ('dataset', 'drift', 'train', 'gate', 'release')
@@ -44,6 +44,7 @@ def run_until(step, ds=None):
     f'--workdir={WORKDIR}',
     f'--as_of={ds}',
     f'--until={step}',
+    '--keep_versions=30',
   ]
   code, stdout, last_line = _run(command)
   result = json.loads(stdout or '{}')

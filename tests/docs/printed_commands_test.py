@@ -1,7 +1,7 @@
 """The commands in the code blocks of the pages work, exactly as printed.
 
 A page is one shell script, in a folder that looks like the checkout and has
-runs of its own. README's commands come first, and the other pages go on with
+data and runs of its own. README's commands come first, and the other pages go on with
 its runs. Commands in a sentence are read by `commands_test.py` alone.
 """
 
@@ -77,7 +77,6 @@ _NOT_RUN = (
   ('docs/drift.md', 'binaries.drift', 'needs two runs: drift_test.py'),
   ('docs/production.md', '15 2 * * *', 'is a line of cron'),
   ('docs/serving.md', 'binaries.label', 'of a running server: label_test.py'),
-  ('docs/production.md', 'rollback', 'needs two releases: rollback_test.py'),
   (
     'docs/fortnight.md',
     'fortnight_nights',
@@ -191,7 +190,7 @@ def _checkout(tmp_path_factory):
   """A folder with links to the checkout, after README's commands."""
   folder = tmp_path_factory.mktemp('checkout')
   for path in programs.ROOT.iterdir():
-    if path.name not in ('runs', '.git'):
+    if path.name not in ('data', 'runs', '.git'):
       (folder / path.name).symlink_to(path)
   _run(folder, _README)
   return folder
