@@ -108,8 +108,8 @@ _TOKEN_FILE = flags.DEFINE_string(
 _IS_OPEN = flags.DEFINE_bool(
   'is_open',
   _DEFAULTS.is_open,
-  'Whether everybody may ask also from other machines: on a trusted network, '
-  'or behind a proxy that authenticates.',
+  'Whether to answer unauthenticated requests of other machines: on a trusted '
+  'network, or behind a proxy that authenticates.',
 )
 _TLS_CERTIFICATE = flags.DEFINE_string(
   'tls_certificate',

@@ -94,7 +94,6 @@ _NOT_RUN = (
     for part in ('s3://', 'by_range')
   ),
   ('docs/robustness.md', 'binaries.sweep', _SWEEP),
-  ('docs/serving.md', 'docker run', 'needs Docker and the network'),
   *(
     ('docs/serving.md', part, 'is a second server: predict_test.py')
     for part in ('server.key', '--cacert', 'tls_ca')
@@ -108,7 +107,7 @@ _NOT_RUN = (
 )
 _COMMAND = re.compile(
   r'(?:[A-Z]+=\$\(|for |15 2 \* \* \* )?'
-  r'(?:\.venv/bin/\w+|python|pip|uv|printf|make|bazel|curl|docker) '
+  r'(?:\.venv/bin/\w+|python|pip|uv|printf|make|bazel|curl) '
 )
 _FENCED = re.compile(r'^```(\w*)\n(.*?)^```', re.M | re.S)
 _INDENTED = re.compile(rf'^    ({_COMMAND.pattern}.*)$', re.M)
