@@ -60,7 +60,7 @@ def get_config(
     num_rounds: Of all variants but `smoke`, which has 3.
     model: Name of the model.
     source: Name of the dataset's source.
-    law: Law of the dataset's partition.
+    law: Scheme of the dataset's partition.
   """
   base.check(variant, VARIANTS)
   config = base.experiment('cmfl', model=model, source=source, law=law)

@@ -129,19 +129,19 @@ class PartitionConfig:
   """Assignment of examples to clients; docs/partitions.md has every scheme.
 
   Attributes:
-    law: Laws that mix source distributions: shares in percent such as
+    law: The scheme. Mixing source distributions: shares in percent such as
       `'10:90'` (the clients are as many blocks as there are shares, and in
       each block the shares move on by one), `'linear'` (two distributions;
       shares climb over the clients), `'random'` (uniform on the simplex, any
-      number of distributions), `'iid'` (equal shares). Laws that divide the
-      classes of one distribution: `'shards'`, `'classes_per_client'`,
-      `'dirichlet'`, `'class_groups'`, `'consecutive_classes'`. And
-      `'natural'` (the source names the client of each example).
+      number of distributions), `'iid'` (equal shares). Dividing the classes of
+      one distribution: `'shards'`, `'classes_per_client'`, `'dirichlet'`,
+      `'class_groups'`, `'consecutive_classes'`. And `'natural'` (the source
+      names the client of each example).
     num_clients: Clients that training may use; None for natural: all of them.
-    num_unseen_clients: More clients of the same law that training never sees.
+    num_unseen_clients: More clients of the same scheme, never seen by training.
       Where natural clients come and go between datasets, see `unseen_fraction`
-      of that law.
-    options: Fields of that law's `Options`; with all defaults once checked.
+      of that scheme.
+    options: Fields of that scheme's `Options`; with all defaults once checked.
   """
 
   law: str
@@ -165,7 +165,7 @@ class PartitionConfig:
 
   @property
   def law_options(self) -> Any:
-    """Returns the options as an instance of the law's `Options`."""
+    """Returns the options as an instance of the scheme's `Options`."""
     return laws.parse_options(self.law, self.options)
 
   @property
@@ -175,13 +175,13 @@ class PartitionConfig:
 
   @property
   def divides_classes(self) -> bool:
-    """Returns whether the law divides the examples by their classes."""
+    """Returns whether the scheme divides the examples by their classes."""
     return self.law in laws.DIVISIONS
 
 
 @dataclasses.dataclass(frozen=True)
 class SizesConfig:
-  """How many examples a client has under a law that mixes distributions.
+  """How many examples a client has under a scheme that mixes distributions.
 
   They are its training examples, n_k; with `splits.split_by='client'`, all.
 
@@ -248,13 +248,13 @@ class SplitsConfig:
       earliest examples are for training, then come validation, test and
       held-out examples, in exact shares); `'client'` (each client's examples
       are split in exact shares, training and validation rounded down; not for
-      laws that assign a raw example more than once); or `'client_time'` (the
+      schemes that assign a raw example more than once); or `'client_time'` (the
       same in the order of time; the latest of all examples are held out).
     pool_test_split: Whether the official test split is pooled with the
       training examples.
     client_test: A client's test examples: `'ratio'` (by test_ratio),
-      `'dealt'` (held-out examples are partitioned by the same law: by classes,
-      or to their natural clients), or `'all_of_classes'` (all held-out
+      `'dealt'` (held-out examples are partitioned by the same scheme: by
+      classes, or to their natural clients), or `'all_of_classes'` (all held-out
       examples of the client's classes, shared with other clients).
     time_gap: Examples less than this after the border of two splits by time
       are left out, in the unit of the times (seconds for dates): the length of
@@ -320,7 +320,7 @@ class DatasetConfig:
       values (means, vocabularies) are taken over, so that a model that was
       trained on it can be trained on and compared; '' to fit them anew.
     keep_unlabelled: Whether clients of whom no example has a label are kept, to
-      be scored; needs partition law `'natural'`. Examples without a label of
+      be scored; needs partition scheme `'natural'`. Examples without a label of
       other clients are left out then. Else both are malformed.
     pixel_mean: Images, whose pixels are from 0 to 1, are read as (pixel -
       pixel_mean) / pixel_std.
@@ -356,7 +356,7 @@ class DatasetConfig:
     self._check_law()
 
   def _check_clients(self) -> None:
-    """Raises ConfigError if a table names no clients for law `'natural'`."""
+    """Raises ConfigError if a table names no clients for scheme `'natural'`."""
     options = registry.parse_options(self.source.name, self.source.options)
     is_natural = self.partition.law == laws.NATURAL
     if is_natural and getattr(options, 'client_column', None) == '':
@@ -366,7 +366,7 @@ class DatasetConfig:
       )
 
   def _check_law(self) -> None:
-    """Raises ConfigError if sizes or splits are incompatible with the law."""
+    """Raises ConfigError if sizes or splits do not fit the scheme."""
     law, splits = self.partition.law, self.splits
     if self.keep_unlabelled and law != laws.NATURAL:
       raise errors.ConfigError(
@@ -387,7 +387,7 @@ class DatasetConfig:
       self.partition.divides_classes
     ):
       raise errors.ConfigError(
-        f"splits.client_test='all_of_classes' needs a law that gives clients "
+        "splits.client_test='all_of_classes' needs a scheme that gives clients "
         f'classes; partition.law {law!r} does not.'
       )
     if (

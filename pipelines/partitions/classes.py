@@ -10,7 +10,7 @@ from tff_algos.core import checks, seeds
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-  """Options of law `'classes_per_client'`.
+  """Options of scheme `'classes_per_client'`.
 
   Attributes:
     classes_per_client: Number of distinct classes per client.

@@ -21,7 +21,7 @@ _BASE = 10
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-  """Options of law `'consecutive_classes'`.
+  """Options of scheme `'consecutive_classes'`.
 
   Attributes:
     classes_per_client: Client k has classes k, k + 1, ... modulo their number.

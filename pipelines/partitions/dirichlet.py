@@ -16,7 +16,7 @@ _MAX_DRAWS = 100
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-  """Options of law `'dirichlet'`.
+  """Options of scheme `'dirichlet'`.
 
   Attributes:
     concentration: Parameter of the symmetric Dirichlet distribution over the

@@ -15,7 +15,7 @@ from tff_algos.core import checks, errors
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-  """Options of law `'class_groups'`; exactly one of the two is given.
+  """Options of scheme `'class_groups'`; exactly one of the two is given.
 
   Attributes:
     class_groups: The classes of each group, such as ((1, 9), (0, 8)); classes

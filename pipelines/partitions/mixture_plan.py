@@ -80,7 +80,7 @@ def make_plan(
 def _build_mixtures(
   config: options.DatasetConfig, groups: Mapping[str, int], num_sources: int
 ) -> Array:
-  """Returns the mixtures of all clients; the law applies to each group."""
+  """Returns the mixtures of all clients; the scheme applies to each group."""
   return np.concatenate(
     [
       mixtures.build_mixtures(

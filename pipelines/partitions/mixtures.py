@@ -19,7 +19,7 @@ _SHARES = re.compile(r'\d{1,3}(:\d{1,3})+')
 
 
 def parse_shares(law: str) -> tuple[float, ...] | None:
-  """Returns the shares of a law such as `'10:90'`, None for other laws."""
+  """Returns the shares of a scheme such as `'10:90'`, None for other ones."""
   if not _SHARES.fullmatch(law):
     return None
   percents = [int(percent) for percent in law.split(':')]
@@ -39,13 +39,13 @@ def build_mixtures(
       are rolled to the right by b.
     num_clients: Number of rows, N.
     num_sources: Number of columns, S.
-    generator: Randomness of law `'random'`.
+    generator: Randomness of scheme `'random'`.
 
   Returns:
     float64 `[num_clients, num_sources]`, rows sum to 1.
 
   Raises:
-    ConfigError: If the law needs another number of distributions.
+    ConfigError: If the scheme needs another number of distributions.
   """
   check_num_sources(law, num_sources)
   if law == RANDOM:
@@ -63,7 +63,7 @@ def build_mixtures(
 
 
 def check_num_sources(law: str, num_sources: int) -> None:
-  """Raises ConfigError if a law needs another number of distributions."""
+  """Raises ConfigError if a scheme needs another number of distributions."""
   shares = parse_shares(law)
   needed = (
     2 if law == LINEAR else num_sources if shares is None else len(shares)

@@ -19,7 +19,7 @@ from tff_algos.core.structures import Array
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-  """Options of law `'natural'`: filters of clients.
+  """Options of scheme `'natural'`: filters of clients.
 
   Attributes:
     sample_fraction: Share of all examples to keep, > 0: clients are kept in

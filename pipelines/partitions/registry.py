@@ -47,10 +47,10 @@ class _NoOptions:
 
 
 def options_class(law: str) -> type:
-  """Returns the dataclass of a law's options.
+  """Returns the dataclass of a scheme's options.
 
   Raises:
-    ConfigError: If the law is unknown.
+    ConfigError: If the scheme is unknown.
   """
   if mixtures.parse_shares(law) is not None:
     return _NoOptions
@@ -67,10 +67,10 @@ def options_class(law: str) -> type:
 
 
 def parse_options(law: str, options: Mapping[str, Any]) -> Any:
-  """Returns a law's options.
+  """Returns a scheme's options.
 
   Raises:
-    ConfigError: If the law or an option is unknown, or a value is invalid.
+    ConfigError: If the scheme or an option is unknown, or a value is invalid.
   """
   return config_lib.from_dict(
     options_class(law),

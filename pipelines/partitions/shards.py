@@ -16,7 +16,7 @@ from tff_algos.core.structures import Array
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-  """Options of law `'shards'`.
+  """Options of scheme `'shards'`.
 
   Attributes:
     shards_per_client: K', shards per client.

@@ -76,7 +76,7 @@ class Client(NamedTuple):
 
 
 class LogisticMixture(base.GeneratedSource):
-  """Source with natural clients, for partition law `'natural'`."""
+  """Source with natural clients, for partition scheme `'natural'`."""
 
   NAME = 'logistic_mixture'
 

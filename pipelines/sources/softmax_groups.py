@@ -81,7 +81,7 @@ class Client(NamedTuple):
 
 
 class SoftmaxGroups(base.GeneratedSource):
-  """Source with natural clients, for partition law `'natural'`."""
+  """Source with natural clients, for partition scheme `'natural'`."""
 
   NAME = 'softmax_groups'
 

@@ -36,7 +36,7 @@ class Options:
       they are. Else see `features`.
     test_path: The same of the official test split; '' if there is none.
     classes: Spellings of the labels, class 0 first; None for regression.
-    client_column: Column with the client of a row (for partition law
+    client_column: Column with the client of a row (for partition scheme
       `'natural'`); '' if there is none.
     group_column: Column with the group of a row, such as a recording (for
       `splits.split_by='group'`); '' if there is none.

@@ -41,7 +41,7 @@ class Planted(NamedTuple):
       without any.
     label_mixtures: Planned share of each class in the training examples of
       each client, float64 `[num_clients, num_classes]`; rows sum to 1, or are
-      0 for an empty client. None if the law ignores classes.
+      0 for an empty client. None if the scheme ignores classes.
     facts: Further facts, JSON-ready.
   """
 
@@ -56,7 +56,7 @@ class Plan(NamedTuple):
   Attributes:
     client_ids: All clients: participating, then unseen; sorted within each.
     groups: Group of each client.
-    mixtures: Planned shares, `[num_clients, num_sources]`; None if the law
+    mixtures: Planned shares, `[num_clients, num_sources]`; None if the scheme
       does not mix source distributions.
     roles: Role of each raw example, see `splits.assign_roles`, int8 `[n]`. A
       held-out example with an owner is also a test example of the owner.

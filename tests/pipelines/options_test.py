@@ -137,7 +137,7 @@ def test_round_trip():
     ({'splits': {'client_test': 'dealt'}}, "'10:90' mixes distributions"),
     (
       {'splits': {'client_test': 'all_of_classes'}},
-      'needs a law that gives clients classes',
+      'needs a scheme that gives clients classes',
     ),
     ({'splits': {'split_by': 'client'}}, 'deals a raw example once in every'),
     (

@@ -32,7 +32,8 @@ class TrainingConfig:
   """Options of the training loop: rounds, evaluations, checkpoints.
 
   Attributes:
-    num_rounds: Total number of rounds, >= 1.
+    num_rounds: Total number of rounds, >= 1; of a run that continues another,
+      its own.
     evaluation_interval: Rounds between evaluations, >= 1; the initial state
       and the last round are always evaluated.
     checkpoint_interval: Rounds between checkpoints, >= 1; the last round is
