@@ -67,8 +67,9 @@ def define_experiment_flags(
   workdir = flags.DEFINE_string(
     'workdir',
     None,
-    'Folder of the run; everything is read and written there. May be an '
-    'address of an object store, such as s3://bucket/run (docs/scale.md).',
+    'Folder of the run, or of all nights of binaries.nightly; everything is '
+    'read and written there. May be an address of an object store, such as '
+    's3://bucket/run (docs/scale.md).',
   )
   if required:
     flags.mark_flags_as_required(['config', 'workdir'])

@@ -1,6 +1,6 @@
 r"""Compares finished runs in tables and an HTML report.
 
-  python -m binaries.compare --workdir=runs/theta_spread
+  python -m binaries.compare --workdir=runs/proximal_weight
 
 writes the report of a sweep again, also while the sweep is running.
 

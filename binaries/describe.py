@@ -13,7 +13,7 @@ key is a flag of the programs with --config.
 
   python -m binaries.describe --config=configs/fed_soft/digits.py
 
-prints the round of an experiment: its phases, who takes part, each stage with
+prints the round of an experiment: its phases, their clients, each stage with
 its TFF type, and the bytes to and from a client. Where shapes or clients are
 known from the data alone, --workdir names the folder with the built dataset.
 docs/rounds.md has the round of each algorithm. --plugins adds the names of

@@ -8,7 +8,7 @@ r"""Releases the models that the gate blessed, as SavedModels.
 publishes the gated candidate as the next version of export/cluster_models and
 export/personalized_models, in the layout of TensorFlow Serving. What was
 released before is not released again. --export_dir names an export path that
-many runs share. --gate=false exports the latest checkpoint (or that of --round)
+many runs share. --nogate exports the latest checkpoint (or that of --round)
 without a gate; --client_id does so with the model of one client only.
 --tflite_dir=DIR writes TFLite files of every cluster and client instead, which
 predict and train on a device.

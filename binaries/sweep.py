@@ -1,7 +1,7 @@
 r"""Runs and compares a grid of experiments over seeds, values and configs.
 
   python -m binaries.sweep --config=configs/fed_soft/synthetic.py:random \
-    --workdir=runs/theta_spread --num_seeds=5 \
+    --workdir=runs/proximal_weight --num_seeds=5 \
     --grid=algorithm.proximal_weight=0.01,0.1,1
 
 The grid is the product of its axes: each --grid is one, and the config files
