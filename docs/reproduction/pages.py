@@ -181,8 +181,8 @@ def _provenance(run: pathlib.Path) -> list[Any]:
   found = content.get('provenance')
   if not found:
     raise errors.DataError(
-      f'{run} names no commit and no machine: it is of an older version, and '
-      'its result cannot be stored; run it again'
+      f'{run} names no commit and no machine, so its result cannot be stored; '
+      'run it again'
     )
   return found
 
