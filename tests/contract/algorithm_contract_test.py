@@ -54,7 +54,7 @@ def case(request):
 
 
 def test_training_changes_the_models(case):
-  server_state, states, outputs = case.expected
+  server_state = case.expected[0]
   before = toys.initial_states(
     case.algorithm, contract.build_source().population
   )[0]
@@ -65,8 +65,7 @@ def test_training_changes_the_models(case):
     )
   ]
   assert max(changes) > 100 * contract.TOLERANCE['atol']
-  contract.assert_finite((server_state, states))
-  assert sum(output.num_invalid for output in outputs) == 0
+  contract.assert_valid(case.expected)
 
 
 def test_no_operation_is_looped_over_for_want_of_vectorization(case):
@@ -104,9 +103,13 @@ def test_runtimes_agree_on_odd_shapes(case, shape):
     pytest.skip(f'{case.algorithm.name} has no cohort of this shape')
   expected = case.run_shape(odd, case.vectorized)
   contract.assert_finite(expected[:2])
-  contract.assert_close(case.run_shape(odd, case.tff), expected)
+  runtimes = [case.tff]
   if case.algorithm.cluster_model.vectorizes:  # Eager convolutions take long.
-    contract.assert_close(case.run_shape(odd, case.debug), expected)
+    runtimes.append(case.debug)
+  for runtime in runtimes:
+    contract.assert_close(
+      case.run_shape(odd, runtime), expected, may_be_invalid=bool(odd.replaced)
+    )
 
 
 def test_if_nobody_is_valid_no_model_changes(case):

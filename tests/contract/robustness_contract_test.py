@@ -121,7 +121,6 @@ def _plain(name):
 def test_runtimes_agree_under_attack(name, model, aggregation, attack):
   algorithm = _attack(_build(name, aggregation, model), attack)
   expected = _run(algorithm, debug_runtime.DebugRuntime(algorithm, 5))
-  contract.assert_finite(expected[:2])
   for runtime_class in (
     vectorized_runtime.VectorizedRuntime,
     tff_runtime.TffRuntime,

@@ -146,6 +146,7 @@ def _assert_runtimes_agree(algorithm, plain):
 
 def _assert_drops(found, plain):
   """Checks that states differ from those of an algorithm that drops no units."""
+  contract.assert_valid(found)
   without = _run(plain, debug_runtime.DebugRuntime(plain, _NUM_CLIENTS))
   with pytest.raises(AssertionError):
     contract.assert_all_close(without[0], found[0])

@@ -399,8 +399,10 @@ def _counted(algorithm, counts):
   return dataclasses.replace(algorithm, phases=phases)
 
 
-def assert_close(actual, expected):
+def assert_close(actual, expected, *, may_be_invalid=False):
   """Compares (server state, client states, outputs) of two runs."""
+  if not may_be_invalid:
+    assert_valid(expected)
   for one, other in zip(actual[:2], expected[:2], strict=True):
     assert_all_close(one, other)
   assert len(actual[2]) == len(expected[2])
@@ -415,6 +417,15 @@ def assert_all_close(one, other):
   tf.nest.map_structure(
     lambda a, b: np.testing.assert_allclose(a, b, **TOLERANCE), one, other
   )
+
+
+def assert_valid(run):
+  """Checks that a run's states are finite and that no client was invalid.
+
+  States that nothing enters but invalid results are finite and equal, too.
+  """
+  assert_finite(run[:2])
+  assert sum(output.num_invalid for output in run[2]) == 0
 
 
 def assert_finite(structure):
