@@ -65,27 +65,6 @@ def random_block_step(smoothness: Smoothness, num_local_steps: int) -> float:
   )
 
 
-def horizon_step(
-  smoothness: Smoothness, num_local_steps: int, num_rounds: int
-) -> float:
-  """Returns eta = 1 / sqrt(T) (Corollary 1).
-
-  Raises:
-    ConfigError: If T < max(1024 E^2 L_1^2, L_2^2 / 4): the step is too long.
-  """
-  fewest = max(
-    1024 * (num_local_steps * smoothness.weights) ** 2,
-    smoothness.memberships**2 / 4,
-  )
-  if num_rounds < fewest:
-    raise errors.ConfigError(
-      f'num_rounds must be at least {int(np.ceil(fewest))} for a step of '
-      f'1 / sqrt(num_rounds), got {num_rounds}; train longer, or take '
-      'random_block_step'
-    )
-  return num_rounds**-0.5
-
-
 def alternating_step(
   smoothness: Smoothness, noise: Noise, gap: float, num_rounds: int
 ) -> float:

@@ -1,9 +1,9 @@
-"""The lemmas and the reading of CMFL's Theorem 1, on quadratic objectives.
+"""Lemma 3 and the reading of CMFL's Theorem 1, on quadratic objectives.
 
-Che, Li, Chen, He and Zheng (arXiv 2108.00365), section 5 and appendix: Lemma 1 to
-3, and what its Remark says of the strategies: I averages clients of low loss (a
-small phi, Eq. 10) and is slow, II those of high loss and is fast. The theorem's
-bound itself is tested with algorithms.cmfl.bounds.
+Che, Li, Chen, He and Zheng (arXiv 2108.00365), section 5 and appendix: what its
+Remark says of the strategies: I averages clients of low loss (a small phi, Eq. 10)
+and is slow, II those of high loss and is fast. The theorem's bound itself is tested
+with algorithms.cmfl.bounds.
 """
 
 import numpy as np
@@ -12,99 +12,9 @@ import tensorflow as tf
 
 from tff_algos.algorithms.cmfl import bounds, committee
 
-_MU, _L = 0.5, 3.0
-_DRAWS = 10_000
-
-
-class _Draws:
-  """F_k(w) = 1/2 (w - b_k)' H_k (w - b_k) + F_k^*, many problems at once.
-
-  Five clients, three dimensions, eigenvalues of H_k in [mu, L]; w_k is where
-  client k is, and w the mean of these by p_k. The first axis is the draw.
-  """
-
-  def __init__(self, seed):
-    generator = np.random.default_rng(seed)
-    shape = (_DRAWS, 5, 3)
-    self.p = generator.dirichlet(np.ones(5), _DRAWS)
-    turns = np.linalg.qr(generator.normal(size=(*shape, 3)))[0]
-    eigenvalues = generator.uniform(_MU, _L, shape)
-    self.hessians = np.einsum(
-      'tkij,tkj,tklj->tkil', turns, eigenvalues, turns, optimize=True
-    )
-    self.minimizers = generator.normal(size=shape)
-    self.minima = generator.uniform(0, 1, shape[:2])
-    spread = generator.choice([0.01, 0.1, 1, 3], (_DRAWS, 1, 1))
-    self.local = generator.normal(size=(_DRAWS, 1, 3)) + (
-      spread * generator.normal(size=shape)
-    )
-    self.mean = self.weigh(self.local)[:, np.newaxis]
-    pull = np.einsum('tkij,tkj->tki', self.hessians, self.minimizers)
-    self.best = np.linalg.solve(
-      self.weigh(self.hessians), self.weigh(pull)[..., np.newaxis]
-    )[:, np.newaxis, :, 0]
-
-  def weigh(self, values):
-    """Returns sum_k p_k values_k."""
-    return np.einsum('tk,tk...->t...', self.p, values)
-
-  def values(self, points):
-    away = points - self.minimizers
-    return self.minima + 0.5 * (away * self.gradients(points)).sum(-1)
-
-  def gradients(self, points):
-    return np.einsum('tkij,tkj->tki', self.hessians, points - self.minimizers)
-
 
 def _squares(vectors):
   return (vectors**2).sum(axis=-1)
-
-
-def _slack_of_lemma_1(problem, eta):
-  gradients = problem.gradients(problem.local)
-  left = -((problem.mean - problem.best)[:, 0] * problem.weigh(gradients)).sum(
-    -1
-  )
-  right = problem.weigh(
-    _squares(problem.mean - problem.local) / (2 * eta)
-    + eta / 2 * _squares(gradients)
-    - (problem.values(problem.local) - problem.values(problem.best))
-    - _MU / 2 * _squares(problem.local - problem.best)
-  )
-  return right - left
-
-
-def test_lemma_1_is_never_violated():
-  """10,000 draws, local models near to each other and far, any step."""
-  eta = np.random.default_rng(1).uniform(1e-3, 1, (_DRAWS, 1))
-  assert _slack_of_lemma_1(_Draws(0), eta).min() > -1e-9
-
-
-def test_lemma_1_is_tight():
-  """It is an equality for H_k = mu and gradients of (w_k - w) / eta."""
-  problem, eta = _Draws(2), 0.1
-  problem.hessians[:] = _MU * np.eye(3)
-  problem.minimizers = problem.local - (problem.local - problem.mean) / (
-    eta * _MU
-  )
-  problem.best = problem.weigh(problem.minimizers)[:, np.newaxis]
-  slack = _slack_of_lemma_1(problem, eta)
-  np.testing.assert_allclose(slack, 0, atol=1e-8)
-
-
-def test_lemma_2_is_never_violated():
-  """10,000 draws with eta <= 1 / (4 L), and each client's own minimum F_k^*.
-
-  It is printed with F^* there; the proof uses F_k^*.
-  """
-  problem = _Draws(3)
-  eta = np.random.default_rng(4).uniform(1e-3, 1 / (4 * _L), _DRAWS)
-  gap = lambda points: problem.weigh(problem.values(points) - problem.minima)
-  drift = problem.weigh(_squares(problem.local - problem.mean))
-  right = -(1 - eta * _L) * gap(problem.mean) + drift / (
-    2 * eta * (1 - 2 * _L * eta)
-  )
-  assert (right + gap(problem.local)).min() > -1e-9
 
 
 @pytest.mark.parametrize('num_local_steps', [1, 2, 5, 10])

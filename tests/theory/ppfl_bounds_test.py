@@ -10,15 +10,10 @@ _SMOOTHNESS = bounds.Smoothness(weights=2.0, memberships=0.5)
 
 
 def test_steps_by_hand():
-  """1 / (32 * 5 * 2); 2 / L_2 if that is shorter; 1 / sqrt(T)."""
+  """1 / (32 * 5 * 2); 2 / L_2 if that is shorter."""
   assert bounds.random_block_step(_SMOOTHNESS, 5) == 1 / 320
   flat = bounds.Smoothness(1e-3, 0.5)
   np.testing.assert_allclose(bounds.random_block_step(flat, 1), 0.95 * 4)
-  assert bounds.horizon_step(_SMOOTHNESS, 1, 10_000) == 0.01
-  with pytest.raises(
-    errors.ConfigError, match='num_rounds must be at least 4096'
-  ):
-    bounds.horizon_step(_SMOOTHNESS, 1, 4095)
 
 
 def test_alternating_step_is_the_least_of_four():

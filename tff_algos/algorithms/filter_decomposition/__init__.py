@@ -9,5 +9,4 @@ In reading order:
   local_atoms           atoms that a client keeps for itself (section 4.1)
   latent_clients, kernel_variance, averaged_models
                         measurements of sections 5.1, 7.1 and Figure 3a
-  bounds                Theorems 5.5 and F.1 in numbers (host)
 """
