@@ -15,9 +15,12 @@ from tests.testing import programs
 from tff_algos.core import cache_folder
 
 # The first example of a run waits while hypothesis reads what is imported, and
-# a busy machine is no defect.
+# a busy machine is no defect. The examples are the same in every run.
 hypothesis.settings.register_profile(
-  'suite', suppress_health_check=[hypothesis.HealthCheck.too_slow]
+  'suite',
+  deadline=None,
+  derandomize=True,
+  suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile('suite')
 

@@ -251,9 +251,7 @@ def _damage(data, content):
 
 
 @pytest.mark.parametrize('name', sorted(raw_sources.WRITERS))
-@hypothesis.settings(
-  max_examples=60, deadline=None, derandomize=True, database=None
-)
+@hypothesis.settings(max_examples=60)
 @hypothesis.given(data=st.data())
 def test_damaged_files_are_user_errors_or_sound_or_dead(name, data):
   """Whatever happens to a file, nothing but a `UserError` may come out."""

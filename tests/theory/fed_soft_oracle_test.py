@@ -197,9 +197,7 @@ def _any_options(draw):
   )
 
 
-@hypothesis.settings(
-  database=None, deadline=None, max_examples=8, derandomize=True
-)
+@hypothesis.settings(max_examples=8)
 @hypothesis.given(_any_options())
 def test_debug_runtime_follows_the_oracle_for_any_options(options):
   algorithm = _build(options)

@@ -103,7 +103,7 @@ def test_descriptions_equal_numpy(task):
     )
 
 
-@hypothesis.settings(deadline=None, max_examples=30)
+@hypothesis.settings(max_examples=30)
 @hypothesis.given(strategies.permutations(range(6)), strategies.integers(0, 6))
 def test_order_and_grouping_change_no_bit(order, cut):
   schema = _schema('regression')

@@ -16,7 +16,7 @@ def _clients(n):
   return np.array(['ann', 'bob', 'cid', 'dan'])[np.arange(n) % 4]
 
 
-@hypothesis.settings(max_examples=8, deadline=None)
+@hypothesis.settings(max_examples=8)
 @hypothesis.given(
   order_seed=strategies.integers(0, 1000),
   seed=strategies.integers(0, 1000),

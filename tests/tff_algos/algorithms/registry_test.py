@@ -114,7 +114,7 @@ _VALUES = st.recursive(
 )
 
 
-@hypothesis.settings(database=None, deadline=None, max_examples=300)
+@hypothesis.settings(max_examples=300)
 @hypothesis.given(st.sampled_from(_OPTIONS), _VALUES)
 def test_any_value_of_any_option_is_read_or_refused_by_its_name(option, value):
   name, path = option
@@ -132,7 +132,6 @@ def test_any_value_of_any_option_is_read_or_refused_by_its_name(option, value):
   assert config_lib.config_hash(options) == config_lib.config_hash(plain)
 
 
-@hypothesis.settings(database=None, deadline=None)
 @hypothesis.given(
   st.sampled_from(_NAMES),
   st.dictionaries(
@@ -147,7 +146,6 @@ def test_unknown_options_are_refused_by_name(name, extra):
   assert any(repr(key) in str(refusal.value) for key in extra)
 
 
-@hypothesis.settings(database=None, deadline=None)
 @hypothesis.given(_VALUES)
 def test_any_section_is_read_or_refused(section):
   try:

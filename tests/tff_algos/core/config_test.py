@@ -225,7 +225,6 @@ _VALUES = st.recursive(
 )
 
 
-@hypothesis.settings(database=None, deadline=None)
 @hypothesis.given(_VALUES)
 def test_any_value_is_read_or_refused_with_its_key(value):
   for field in dataclasses.fields(Outer):
@@ -238,7 +237,6 @@ def test_any_value_is_read_or_refused_with_its_key(value):
       assert isinstance(read, Outer)
 
 
-@hypothesis.settings(database=None, deadline=None)
 @hypothesis.given(st.one_of(st.text(max_size=9), st.integers(), st.none()))
 def test_any_unknown_key_is_refused_by_its_name(key):
   hypothesis.assume(key not in {f.name for f in dataclasses.fields(Outer)})

@@ -37,7 +37,7 @@ def test_one_cluster_for_all_recovers_nothing():
 
 
 @hypothesis.given(st.data())
-@hypothesis.settings(max_examples=50, deadline=None)
+@hypothesis.settings(max_examples=50)
 def test_renumbering_and_reordering_change_nothing(data):
   size = data.draw(st.integers(1, 20))
   ids = np.array(
@@ -85,7 +85,7 @@ def test_more_sources_than_clusters():
 @hypothesis.given(
   st.integers(1, 12), st.integers(1, 4), st.integers(1, 4), st.randoms()
 )
-@hypothesis.settings(max_examples=50, deadline=None)
+@hypothesis.settings(max_examples=50)
 def test_the_error_is_the_same_for_permuted_clusters(
   clients, clusters, sources, random
 ):

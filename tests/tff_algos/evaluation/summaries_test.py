@@ -53,7 +53,7 @@ def test_an_infinite_error_is_not_hidden():
   st.randoms(),
   st.booleans(),
 )
-@hypothesis.settings(max_examples=50, deadline=None)
+@hypothesis.settings(max_examples=50)
 def test_the_order_of_clients_does_not_matter(clients, random, better):
   shuffled = random.sample(clients, len(clients))
   found, again = (

@@ -30,7 +30,6 @@ def by_group(group_ids, x):
 
 
 @hypothesis.given(st.lists(st.integers(0, 4), max_size=12))
-@hypothesis.settings(deadline=None)
 def test_every_row_has_the_weights_of_its_group(ids):
   x = exportable.sample_inputs(len(ids))
   expected = [

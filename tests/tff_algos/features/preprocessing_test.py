@@ -129,9 +129,7 @@ _TEXT = st.one_of(
 )
 
 
-@hypothesis.settings(
-  max_examples=30, deadline=None, derandomize=True, database=None
-)
+@hypothesis.settings(max_examples=30)
 @hypothesis.given(
   rows=st.lists(
     st.fixed_dictionaries(

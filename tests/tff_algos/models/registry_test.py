@@ -223,7 +223,6 @@ _VALUES = st.one_of(
 )
 
 
-@hypothesis.settings(database=None, deadline=None)
 @hypothesis.given(
   st.sampled_from(sorted(registry.MODELS)),
   st.sampled_from(

@@ -499,7 +499,7 @@ def test_a_connection_of_silent_requests_makes_room_for_others(export_folder):
   content=st.binary(max_size=20),
   values=st.lists(st.floats(width=32), max_size=4),
 )
-@hypothesis.settings(max_examples=200, deadline=None)
+@hypothesis.settings(max_examples=200)
 def test_any_tensor_is_answered(stub, dtype, sizes, content, values):
   message = request()
   tensor = tensor_pb2.TensorProto(

@@ -418,7 +418,7 @@ _JSON = st.recursive(
     optional={'instances': _JSON, 'inputs': _JSON, 'signature_name': _JSON},
   ),
 )
-@hypothesis.settings(max_examples=300, deadline=None)
+@hypothesis.settings(max_examples=300)
 def test_any_json_is_answered(served, model, content):
   reply = post_raw(served, model, json.dumps(content).encode())
   assert reply.status_code in (200, 400, 404)
@@ -428,7 +428,7 @@ def test_any_json_is_answered(served, model, content):
   body=st.binary(max_size=50)
   | st.binary(max_size=3).map(lambda junk: b'{"instances": [' + junk + b']}')
 )
-@hypothesis.settings(max_examples=100, deadline=None)
+@hypothesis.settings(max_examples=100)
 def test_any_bytes_are_answered(served, body):
   reply = post_raw(served, 'anna', body)
   assert reply.status_code in (200, 400)

@@ -245,7 +245,7 @@ _EVENTS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(events=st.lists(_EVENTS, max_size=25))
 def test_both_kinds_behave_like_dictionaries(events, tmp_path_factory):
   """Against a model: dictionaries of what is staged, committed and saved."""

@@ -18,7 +18,7 @@ from tff_algos.reports.run import run as run_lib
     np.float64, st.integers(1, 9), elements=st.floats(0, 1)
   )
 )
-@hypothesis.settings(max_examples=50, deadline=None)
+@hypothesis.settings(max_examples=50)
 def test_labels_keep_apart_in_order_and_inside(positions):
   gap = 0.1
   placed = style.spread(positions, gap)

@@ -209,7 +209,7 @@ def _votes(draw, max_faults, min_copies, max_views=6):
   return opened, malicious, _Fates(fates)
 
 
-_SETTINGS = hypothesis.settings(max_examples=50, deadline=None)
+_SETTINGS = hypothesis.settings(max_examples=50)
 
 
 @_SETTINGS
