@@ -137,8 +137,8 @@ def test_kmeans_trains_all_models_from_one():
 def test_chances_are_in_proportion_to_the_losses():
   """Of 300 seeds with client 2 first, how many draw client 5 next.
 
-  The losses of 0, 1, 4 and 5 under (10, 0) are 102, 101, 64 and 165. The count
-  is off by 4 standard deviations once in 15,000 choices of seeds.
+  The losses of 0, 1, 4 and 5 under (10, 0) are 102, 101, 64 and 165. One of
+  the four counts is off by 4 standard deviations once in 4,000 choices of seeds.
   """
   algorithm = _build('k-means++', num_clusters=2)
   population = points.clients(_POINTS).population
