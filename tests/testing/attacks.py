@@ -48,7 +48,8 @@ class Seen(NamedTuple):
   """What happened during an attack.
 
   Attributes:
-    milliseconds: Latency of each honest request: REST, gRPC.
+    milliseconds: Latency of each honest request that was answered rightly: REST,
+      gRPC.
     num_failures: Honest requests that were refused or answered wrongly.
     num_attacks: Hostile requests.
     num_internal: Hostile requests that were answered by an error of the server.
@@ -201,8 +202,10 @@ def _honest(ask: Callable[..., Any], ports: Ports, stop, results) -> None:
       except Exception as error:
         print(f'An honest request failed: {error!r}', file=sys.stderr)
         is_right = False
-      failures += not is_right
-      milliseconds.append(1000 * (time.perf_counter() - start))
+      if is_right:
+        milliseconds.append(1000 * (time.perf_counter() - start))
+      else:
+        failures += 1
       time.sleep(_PAUSE_SECONDS)
   results.put((milliseconds, failures))
 
