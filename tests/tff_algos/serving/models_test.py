@@ -262,24 +262,23 @@ def test_versions_change_under_requests(export, tmp_path):
   store = models.ModelStore(tmp_path)
   first = first_logit(store)
   done = threading.Event()
-  answers = []
 
   def ask():
+    answers = set()
     while not done.is_set():
-      answers.append(round(first_logit(store) - first))
+      answers.add(round(first_logit(store) - first))
+    return answers
 
-  threads = [threading.Thread(target=ask) for _ in range(2)]
-  for thread in threads:
-    thread.start()
-  try:
-    for shift in (10, 20):
-      export(shift)
-      first_logit(store)
-  finally:
-    done.set()
-    for thread in threads:
-      thread.join()
-  assert set(answers) <= {0, 10, 20}
+  with futures.ThreadPoolExecutor(2) as pool:
+    asked = [pool.submit(ask) for _ in range(2)]
+    try:
+      for shift in (10, 20):
+        export(shift)
+        first_logit(store)
+    finally:
+      done.set()
+  for answers in asked:
+    assert set() < answers.result() <= {0, 10, 20}
   assert first_logit(store) == pytest.approx(first + 20, rel=1e-5)
 
 
