@@ -51,6 +51,13 @@ def _read(folder: pathlib.Path, config=None) -> _Trained:
   return _Trained(round_num, server_state, client_states, rows, memberships)
 
 
+def _round_seconds(folder: pathlib.Path) -> float:
+  """Returns the mean time of a round."""
+  with open(folder / 'metrics.csv', newline='') as file:
+    _, *rounds = csv.DictReader(file)
+  return float(np.mean([float(row['seconds']) for row in rounds]))
+
+
 def _num_rows(folder: pathlib.Path) -> int:
   try:
     return (folder / 'metrics.csv').read_text().count('\n')
@@ -150,8 +157,14 @@ def runtime(request):
 
 
 @pytest.fixture(scope='module')
-def uninterrupted(runtime, start_training):
-  return start_training(runtime).finish()
+def whole(runtime, start_training):
+  training = start_training(runtime)
+  return training.finish(), _round_seconds(training.folder)
+
+
+@pytest.fixture(scope='module')
+def uninterrupted(whole):
+  return whole[0]
 
 
 def _assert_same(trained: _Trained, expected: _Trained) -> None:
@@ -160,14 +173,15 @@ def _assert_same(trained: _Trained, expected: _Trained) -> None:
 
 @pytest.mark.slow
 def test_killed_at_random_moments_it_ends_in_the_same_state(
-  runtime, uninterrupted, start_training
+  runtime, whole, start_training
 ):
+  uninterrupted, round_seconds = whole
   training = start_training(runtime)
   generator = np.random.default_rng(1)
   num_kills = 0
   for _ in range(2):
     program = training.start_and_wait_for_rows(int(generator.integers(1, 3)))
-    time.sleep(generator.uniform(0, 0.4))
+    time.sleep(generator.uniform(0, 0.8) * round_seconds)
     program.send_signal(signal.SIGKILL)
     num_kills += program.wait().returncode == -signal.SIGKILL
     assert not program.processes()
@@ -182,12 +196,11 @@ def test_ctrl_c_saves_and_the_next_run_goes_on(
   training = start_training(
     runtime, '--config.training.checkpoint_interval=1000'
   )
-  program = training.start()
-  while not (training.folder / '.lock').exists():
-    assert program.poll() is None, program.stderr
-    time.sleep(0.005)
+  program = training.start_and_wait_for_rows(1)
   # Meanwhile, another trainer in the same workdir is refused.
+  program.send_signal(signal.SIGSTOP)
   other = training.start().wait()
+  program.send_signal(signal.SIGCONT)
   assert other.returncode == 75
   (line,) = other.complaints
   assert f'{training.folder} is in use by process {program.pid};' in line
