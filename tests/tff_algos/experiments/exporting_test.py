@@ -72,10 +72,10 @@ def test_personalized_bundle_predicts_as_the_clients_models(
 
 def test_bundle_is_tied_to_config_round_and_dataset(finished_run, trained):
   path = _export_folder(finished_run) / 'cluster_models' / '1'
-  text = (path / 'assets.extra' / 'bundle.json').read_text()
-  assert experiment.config_hash(finished_run.config) in text
-  assert trained[0].dataset.version in text
-  assert 3 in json.loads(text).values() or '"round_num": 3' in text
+  content = json.loads((path / 'assets.extra' / 'bundle.json').read_text())
+  assert content['config_hash'] == experiment.config_hash(finished_run.config)
+  assert content['dataset_version'] == trained[0].dataset.version
+  assert content['round_num'] == 3
 
 
 def test_one_client_alone(finished_run, trained):

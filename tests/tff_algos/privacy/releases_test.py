@@ -90,7 +90,8 @@ def test_an_undeclared_field_is_refused():
   algorithm = _build('fed_avg')
   train = algorithm.phases['train']
   phases = {'train': train._replace(name='other')}
-  with pytest.raises(errors.ConfigError, match=r"'other\.local_weights'"):
+  text = r"does not declare what becomes of 'other\.local_weights'"
+  with pytest.raises(errors.ConfigError, match=text):
     releases.summed_fields(
       algorithm_lib.FederatedAlgorithm(**{**vars(algorithm), 'phases': phases})
     )

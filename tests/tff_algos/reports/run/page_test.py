@@ -146,7 +146,9 @@ _OTHER_RUNS = [
 def test_other_runs_have_a_report_too(tmp_path, options):
   fake_workdir.write(tmp_path, **{'num_rounds': 4, **options})
   index = page.write_report(tmp_path)
-  for reference in _References(index.read_text()).references:
+  found = _References(index.read_text())
+  assert found.references
+  for reference in found.references:
     assert (index.parent / reference).exists(), reference
 
 

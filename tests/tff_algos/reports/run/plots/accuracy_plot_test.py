@@ -112,12 +112,21 @@ def test_an_error_has_no_majority_class(tmp_path):
   assert not any('majority' in text for text in _texts(figure.axes[0]))
 
 
-@pytest.mark.parametrize('gone', ['held_out/', 'participating/test/personal'])
-def test_missing_columns_leave_a_panel_or_line_out(tmp_path, gone):
+@pytest.mark.parametrize(
+  ('gone', 'left'),
+  # The clients' panel is the last, with three lines; dotted ones not counted.
+  [('held_out/', [3]), ('participating/test/personal', [2, 2, 2])],
+)
+def test_missing_columns_leave_a_panel_or_line_out(tmp_path, gone, left):
   fake_workdir.write(tmp_path)
   path = tmp_path / 'metrics.csv'
   path.write_text(path.read_text().replace(gone, 'gone/'))
-  assert accuracy_plot.draw(run_lib.read(tmp_path)) is not None
+  figure = accuracy_plot.draw(run_lib.read(tmp_path))
+  found = [
+    sum(line.get_linestyle() == '-' for line in axes.lines)
+    for axes in figure.axes
+  ]
+  assert found == left
 
 
 def test_nothing_to_draw(tmp_path):
@@ -130,7 +139,13 @@ def test_only_the_initial_state(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=0)
   path = tmp_path / 'evaluation' / 'summary.json'
   sealed_json.write(path, {'source_names': ['upright', 'rotated_90']})
-  assert accuracy_plot.draw(run_lib.read(tmp_path)) is not None
+  figure = accuracy_plot.draw(run_lib.read(tmp_path))
+  for axes, num_models in zip(figure.axes, (2, 2, 3), strict=True):
+    # A line of one point is seen by its marker.
+    markers = [
+      (line.get_marker(), len(line.get_xdata())) for line in axes.lines
+    ]
+    assert markers == [('o', 1)] * num_models
 
 
 def test_the_caption_tells_only_of_panels_that_are_there(tmp_path):

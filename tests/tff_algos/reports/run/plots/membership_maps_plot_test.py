@@ -18,7 +18,7 @@ def test_rows_are_clients_by_source_and_columns_clusters_by_source(tmp_path):
   np.testing.assert_allclose(
     last.images[0].get_array(), final[[0, 2, 1, 3]][:, ::-1], rtol=1e-6
   )
-  assert last.get_title('left') or last.get_title() == 'round 4'
+  assert last.get_title('left') + last.get_title() == 'round 4'
 
 
 def test_at_most_six_rounds_with_both_ends(tmp_path):
