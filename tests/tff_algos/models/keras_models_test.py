@@ -194,11 +194,17 @@ def test_xla_computes_it():
   )
 
 
-def test_initial_weights_are_of_the_seed_alone():
+@pytest.fixture
+def global_seeds():
+  yield 5, 6
+  tf.random.set_seed(None)
+
+
+def test_initial_weights_are_of_the_seed_alone(global_seeds):
   models = [keras_models.from_keras(_perceptron, (6,), 3) for _ in range(2)]
-  tf.random.set_seed(5)
+  tf.random.set_seed(global_seeds[0])
   in_graph = tf.function(models[0].initialize)(_SEED)
-  tf.random.set_seed(6)
+  tf.random.set_seed(global_seeds[1])
   eager = models[1].initialize(_SEED)
   other = models[1].initialize(tf.constant([3, 5]))
   assert list(in_graph) == list(eager)
@@ -229,7 +235,8 @@ def test_initial_weights_have_the_deviation_of_keras(initializer):
 
   model = keras_models.from_keras(build, (200,), 100)
   drawn = model.initialize(_SEED)['dense/kernel'].numpy()
-  own = build((200,), 100).get_weights()[0]
+  seeded = {'class_name': initializer, 'config': {'seed': 1}}
+  own = tf.keras.initializers.get(seeded)((200, 100)).numpy()
   # 20,000 draws each: a deviation errs by about 0.5 %.
   assert drawn.std() == pytest.approx(own.std(), rel=0.03)
   assert abs(drawn).max() == pytest.approx(abs(own).max(), rel=0.03)
