@@ -162,9 +162,20 @@ def effective(values: Mapping[str, Any]) -> dict[str, Any]:
   }
 
 
+def to_published(config: ExperimentConfig) -> dict[str, Any]:
+  """Returns the config as released; a private one without `seed`.
+
+  Noise follows from the seed, and a hash of it is inverted by trying seeds.
+  """
+  values = config_lib.to_dict(config)
+  if config.privacy.is_on:
+    del values['seed']
+  return values
+
+
 def config_hash(config: ExperimentConfig) -> str:
-  """Returns the hash of all sections that affect results."""
-  return config_lib.config_hash(effective(config_lib.to_dict(config)))
+  """Returns the hash of all published sections that affect results."""
+  return config_lib.config_hash(effective(to_published(config)))
 
 
 def identity(
