@@ -275,11 +275,31 @@ def build_algorithm(
   )
   if not config.privacy.is_on:
     return attacked
+  _check_public_features(dataset)
   facts = private_algorithm.Facts(
     int(np.count_nonzero(dataset.num_examples(schema_lib.TRAIN))),
     config.training.num_rounds,
   )
   return private_algorithm.make_private(attacked, config.privacy, facts)
+
+
+def _check_public_features(dataset: dataset_lib.FederatedDataset) -> None:
+  """Raises ConfigError if inputs are encoded by values of clients' data."""
+  recipe = dataset.manifest['recipe']
+  options_ = recipe['source']['options']
+  is_public = (
+    recipe.get('fitted_from')
+    or options_.get('vocabulary_file')
+    or options_.get('alphabet')
+  )
+  fitted = dataset.feature_spec.fitted
+  if fitted and not is_public:
+    raise errors.ConfigError(
+      f'config.privacy: the encoding of {", ".join(fitted)} is fitted on the '
+      "clients' training examples, without noise, and exported; take the "
+      "encoding 'plain' or 'hash', or values of public data "
+      '(config.dataset.fitted_from, or vocabulary_file of the source)'
+    )
 
 
 def find_attackers(
