@@ -120,6 +120,7 @@ def test_identity_has_what_decides_the_states(dataset):
     ('lr_schedule', {'after_rounds': (2,)}, True),
     # None falls.
     ('lr_schedule', {'factor': 0.5}, False),
+    ('continuation', {'optimizer': 'anew'}, False),
     ('name', 'other', False),
   ],
 )
@@ -128,6 +129,17 @@ def test_identity_changes_with_what_decides_the_states_alone(
 ):
   other = experiment.identity(_parse(**{key: value}), dataset)
   assert (other != experiment.identity(_parse(), dataset)) == changes
+
+
+def test_private_identity_has_the_options_of_continuation(dataset):
+  """Two runs that differ in them must not have the same noise."""
+  private, other = (
+    experiment.identity(
+      _parse(privacy__noise_multiplier=1.0, continuation=options), dataset
+    )
+    for options in ({}, {'optimizer': 'anew'})
+  )
+  assert private != other
 
 
 def test_spelling_out_a_default_is_the_same_experiment(dataset):
@@ -193,6 +205,7 @@ def test_private_training_refuses_encodings_fitted_on_its_data(
   dataset = types.SimpleNamespace(
     client_ids=('a', 'b'),
     num_examples=lambda _: np.ones(2),
+    version='v',
     schema=None,
     manifest={'recipe': {**recipe, 'source': {'options': options}}},
     feature_spec=types.SimpleNamespace(fitted=fitted),
