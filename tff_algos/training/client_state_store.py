@@ -188,7 +188,7 @@ class ClientStateStore:
     with open(path, 'wb') as file:
       np.lib.format.write_array_header_1_0(file, header)
       for block in blocks:
-        file.write(block)
+        file.write(block.data)
     durable.sync(path)
     durable.sync(self._folder)
     self._index.segment[clients] = round_num
