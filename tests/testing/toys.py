@@ -1,5 +1,7 @@
 """Toy populations: a few small clients with known distributions."""
 
+import itertools
+
 import numpy as np
 import tensorflow as tf
 
@@ -13,10 +15,12 @@ from tff_algos.training import loop, simulation
 
 
 class ToySource(client_sources.ArraySource):
-  """Clients `c000`, `c001` and so on."""
+  """Clients `c000`, `c001` and so on; a test may change them before round 1."""
 
   def __init__(self, clients: list[schema.Examples]):
     super().__init__({f'c{i:03d}': one for i, one in enumerate(clients)})
+    for array in itertools.chain(*self.stream()):
+      array.flags.writeable = True
 
 
 def linear_clients(

@@ -60,7 +60,7 @@ class Carry(NamedTuple):
       that is a NamedTuple.
     newcomer_rows: (server state of the parent run, initial server state of the
       new population), NumPy -> the initial server state whose rows newcomers
-      get; by default the initial one.
+      and whose `INITIAL` fields the run gets; by default the initial one.
     newcomer_state: (server state of the parent run, initial client state),
       NumPy -> client state of a newcomer; None for the initial one.
   """

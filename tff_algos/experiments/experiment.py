@@ -162,9 +162,20 @@ def effective(values: Mapping[str, Any]) -> dict[str, Any]:
   }
 
 
+def to_published(config: ExperimentConfig) -> dict[str, Any]:
+  """Returns the config as released; a private one without `seed`.
+
+  Noise follows from the seed, and a hash of it is inverted by trying seeds.
+  """
+  values = config_lib.to_dict(config)
+  if config.privacy.is_on:
+    del values['seed']
+  return values
+
+
 def config_hash(config: ExperimentConfig) -> str:
-  """Returns the hash of all sections that affect results."""
-  return config_lib.config_hash(effective(config_lib.to_dict(config)))
+  """Returns the hash of all published sections that affect results."""
+  return config_lib.config_hash(effective(to_published(config)))
 
 
 def identity(
@@ -182,6 +193,7 @@ def identity(
     **config.attack.identity(),
     **config.privacy.identity(config.training.num_rounds),
     **config.lr_schedule.identity(),
+    **(config.continuation.identity() if config.privacy.is_on else {}),
   }
 
 
@@ -264,11 +276,33 @@ def build_algorithm(
   )
   if not config.privacy.is_on:
     return attacked
+  _check_public_features(dataset)
   facts = private_algorithm.Facts(
     int(np.count_nonzero(dataset.num_examples(schema_lib.TRAIN))),
     config.training.num_rounds,
+    # Without the seed: a built algorithm serves runs of several.
+    config_lib.config_hash({**identity(config, dataset), 'seed': None}),
   )
   return private_algorithm.make_private(attacked, config.privacy, facts)
+
+
+def _check_public_features(dataset: dataset_lib.FederatedDataset) -> None:
+  """Raises ConfigError if inputs are encoded by values of clients' data."""
+  recipe = dataset.manifest['recipe']
+  options_ = recipe['source']['options']
+  is_public = (
+    recipe.get('fitted_from')
+    or options_.get('vocabulary_file')
+    or options_.get('alphabet')
+  )
+  fitted = dataset.feature_spec.fitted
+  if fitted and not is_public:
+    raise errors.ConfigError(
+      f'config.privacy: the encoding of {", ".join(fitted)} is fitted on the '
+      "clients' training examples, without noise, and exported; take the "
+      "encoding 'plain' or 'hash', or values of public data "
+      '(config.dataset.fitted_from, or vocabulary_file of the source)'
+    )
 
 
 def find_attackers(

@@ -40,6 +40,8 @@ _VALIDATION = {
   for name in ('accuracy', 'mse')
 }
 
+# Whoever sees the models of a private run can try as many seeds.
+_GUESSABLE_SEEDS = 1 << 32
 
 # Receives the round and its metrics, name -> value.
 Callback = Callable[[int, Mapping[str, float]], object]
@@ -149,6 +151,13 @@ def train(
     raise errors.ConfigError(
       'a run cannot continue another one with several processes; leave '
       'TF_CONFIG out'
+    )
+  if config.privacy.is_on and config.seed < _GUESSABLE_SEEDS:
+    logging.warning(
+      'config.seed=%d can be guessed, and the noise follows from it: before '
+      'models are published, train with a random one, such as '
+      'secrets.randbits(63) of Python.',
+      config.seed,
     )
   with contextlib.ExitStack() as stack:
     if cluster.is_leader:

@@ -64,6 +64,8 @@ _NUMPY = _Arithmetic(
 def fold_in(seed: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
   """Returns the seed derived from a seed and a number, int32 `[2]`.
 
+  It has 32 bits of the seed: `derive_secret` for what must not be guessed.
+
   Args:
     seed: int32 `[2]`.
     number: Which of the derived seeds, int32 `[]`.
@@ -71,6 +73,12 @@ def fold_in(seed: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
   # The stubs take the result of this function for an int.
   folded: Any = tf.random.fold_in(seed, number)  # pyright: ignore[reportArgumentType]
   return folded
+
+
+def derive_secret(seed: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
+  """Returns another seed than `fold_in`, with all 64 bits of the seed."""
+  numbered = tf.bitwise.bitwise_xor(seed, tf.stack([0, number]))
+  return tf.random.split(numbered, 1)[0]
 
 
 def random_bits(seed: tf.Tensor, *counters: tf.Tensor | int) -> tf.Tensor:

@@ -31,10 +31,13 @@ class Facts(NamedTuple):
   Attributes:
     num_clients: Clients with training examples, >= 1.
     num_rounds: Rounds of the run, >= 1.
+    run: Name of the run's data and options: runs that differ in it have other
+      noise and cohorts.
   """
 
   num_clients: int
   num_rounds: int
+  run: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,13 +161,21 @@ def make_private(
       phases[name] = private_phase.without_metrics(extended_state.lift(phase))
   extended = extended_state.extend(
     algorithm,
-    lambda seed, num_clients: private_phase.initial_state(config, seed),
-    carrying.KEEP,
+    lambda seed, _: private_phase.initial_state(config, seed, facts.run),
+    carrying.INITIAL,
     phases,
   )
 
+  def continue_run(before, initial):
+    extra = private_phase.continued_state(config, before.extra, initial.extra)
+    initial = extended.carry.newcomer_rows(before, initial)
+    return initial._replace(extra=extra)
+
   def plan_round(server_state, population, round_num, seed):
     plan = extended.plan_round(server_state, population, round_num, seed)
+    noise_seed = int.from_bytes(
+      np.asarray(server_state.extra.noise_seed).tobytes(), 'little'
+    )
     releases_so_far = itertools.count(int(server_state.extra.num_releases))
 
     def sample(call):
@@ -174,13 +185,13 @@ def make_private(
       if config.rounds_per_epoch:
         takes_part = _is_their_turn(
           [population.client_ids[i] for i in call.client_indices],
-          server_state.extra.noise_seed,
+          noise_seed,
           next(releases_so_far) % config.rounds_per_epoch,
           config.rounds_per_epoch,
         )
       else:
         generator = seeds.numpy_generator(
-          seed, f'privacy_cohort/{call.purpose}', round_num
+          noise_seed, f'privacy_cohort/{call.purpose}', round_num
         )
         takes_part = (
           generator.random(len(call.client_indices)) < config.sampling_prob
@@ -193,29 +204,30 @@ def make_private(
     yield from plans.map_calls(plan, sample)
 
   return dataclasses.replace(
-    extended, plan_round=plan_round, account=Account(config, num_phases)
+    extended,
+    plan_round=plan_round,
+    account=Account(config, num_phases),
+    carry=extended.carry._replace(newcomer_rows=continue_run),
   )
 
 
 def _is_their_turn(
-  client_ids: Sequence[str], noise_seed: Any, turn: int, rounds_per_epoch: int
+  client_ids: Sequence[str], noise_seed: int, turn: int, rounds_per_epoch: int
 ) -> Array:
   """Returns which clients take part in a release of an epoch.
 
-  A client's turn follows from its id and the seed in the server state alone: it
-  has one turn an epoch even if others come or go, or another run continues.
+  A client's turn follows from its id and the seed in the server state alone.
 
   Args:
     client_ids: The clients.
-    noise_seed: `PrivateState.noise_seed`.
+    noise_seed: `PrivateState.noise_seed`, as a number.
     turn: Position of the release in its epoch, from 0.
     rounds_per_epoch: Number of turns.
 
   Returns:
     bool `[num_clients]`.
   """
-  seed = int.from_bytes(np.asarray(noise_seed).tobytes(), 'little')
-  drawn = seeds.derive_seeds(seed, 'privacy_turn', 0, client_ids)
+  drawn = seeds.derive_seeds(noise_seed, 'privacy_turn', 0, client_ids)
   return drawn[:, 0].view(np.uint32) % rounds_per_epoch == turn
 
 

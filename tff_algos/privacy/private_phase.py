@@ -14,12 +14,14 @@ contribution of norm 0.
 
 import functools
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import seeds
 from tff_algos.core.structures import Leaf, Structure
 from tff_algos.numerics import index_random, trees
 from tff_algos.privacy import mechanism, releases, tree_noise
@@ -61,8 +63,11 @@ class PrivateState(NamedTuple):
     clip_norm: C, float32 `[]`.
     num_releases: Releases so far, int32 `[]`; the accountant and the seeds of
       the noise count by it.
-    noise_seed: Seed of the noise of all releases, int32 `[2]`; in the state, as
-      a graph may serve runs of several seeds.
+    noise_seed: Seed of the noise and cohorts of all releases, int32 `[2]`; in
+      the state, as a graph may serve runs of several seeds. The difference of
+      two releases with the same noise would disclose single clients, so it
+      follows from seed, data and options of the run, and from those of the run
+      that it continues.
   """
 
   clip_norm: Any
@@ -70,18 +75,47 @@ class PrivateState(NamedTuple):
   noise_seed: Any
 
 
-def initial_state(config: mechanism.PrivacyConfig, seed: Leaf) -> PrivateState:
+def initial_state(
+  config: mechanism.PrivacyConfig, seed: Leaf, run: str
+) -> PrivateState:
   """Returns the state before the first release.
 
   Args:
     config: Options.
     seed: Seed of the initial server state, int32 `[2]`.
+    run: Name of the run's data and options.
   """
   return PrivateState(
     tf.constant(config.clip_norm, tf.float32),
     tf.constant(0),
-    index_random.fold_in(seed, _NOISE),
+    _derive(seed, [_NOISE, *seeds.derive_seed(0, run)]),
   )
+
+
+def continued_state(
+  config: mechanism.PrivacyConfig, before: PrivateState, initial: PrivateState
+) -> PrivateState:
+  """Returns the state of a run that continues another one, NumPy.
+
+  Noise and cohorts are its own, also if several runs continue the same one. An
+  unfinished epoch ends, and is accounted as a whole one.
+
+  Args:
+    config: Options.
+    before: State of the other run, NumPy.
+    initial: The run's own initial state.
+  """
+  rest = -before.num_releases % max(config.rounds_per_epoch, 1)
+  numbers = [*before.noise_seed, before.num_releases]
+  return PrivateState(
+    before.clip_norm,
+    np.int32(before.num_releases + rest),
+    _derive(initial.noise_seed, numbers).numpy(),
+  )
+
+
+def _derive(seed: Leaf, numbers: Iterable[int]) -> tf.Tensor:
+  return functools.reduce(index_random.derive_secret, numbers, seed)
 
 
 class Release(NamedTuple):
@@ -279,7 +313,7 @@ def _draw(state: PrivateState, rounds_per_epoch: int, size: int) -> tf.Tensor:
     return tree_noise.draw(
       state.noise_seed, state.num_releases, rounds_per_epoch, size
     )
-  seed = index_random.fold_in(state.noise_seed, state.num_releases)
+  seed = index_random.derive_secret(state.noise_seed, state.num_releases)
   return tf.random.stateless_normal([size], seed)
 
 

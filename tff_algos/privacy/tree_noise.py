@@ -30,7 +30,7 @@ def draw(
   Returns:
     float32 `[size]`; every node has deviation 1.
   """
-  epoch_seed = index_random.fold_in(seed, step // epoch_steps)
+  epoch_seed = index_random.derive_secret(seed, step // epoch_steps)
   num_summed = tf.math.floormod(step, epoch_steps) + 1
   levels = tf.range(epoch_steps.bit_length())
   digits = tf.bitwise.bitwise_and(tf.bitwise.right_shift(num_summed, levels), 1)
@@ -38,8 +38,10 @@ def draw(
 
   def node(level: tf.Tensor, last: tf.Tensor) -> tf.Tensor:
     """Returns the noise of the node of 2^level steps that ends with a step."""
-    place = index_random.fold_in(epoch_seed, level)
-    place = index_random.fold_in(place, tf.bitwise.right_shift(last, level))
+    place = index_random.derive_secret(epoch_seed, level)
+    place = index_random.derive_secret(
+      place, tf.bitwise.right_shift(last, level)
+    )
     return tf.random.stateless_normal([size], place)
 
   # The digits below that one are 0 here, and 1 in the number before.

@@ -63,7 +63,8 @@ def build_personalized_evaluation(
   The client input is the client's index in the population, int32 `[]`. Server
   metrics: `loss` and `score` of the personalized model, MeanStats of shape
   `[cohort]`; `membership`, `[cohort, num_clusters]`; and `local_score`, a
-  MeanStat of shape `[cohort]`, if the algorithm has `local_weights`.
+  MeanStat of shape `[cohort]`, if the algorithm has `local_weights`. Statistics
+  of a model that is NaN or infinite on the client have weight 0.
   """
   model = algorithm.personalized_model
   local_weights = algorithm.local_weights
@@ -79,14 +80,15 @@ def build_personalized_evaluation(
     weights = algorithm.personalized_weights(
       server_state, client_state, client_index
     )
-    result = _client_stats(model, model.apply(weights, data.x), data)
+    outputs = model.apply(weights, data.x)
+    result = _of_finite(_client_stats(model, outputs, data))
     result['membership'] = algorithm.membership(
       server_state, client_state, client_index
     )
     if local_weights is not None:
       local = local_weights(server_state, client_state, client_index)
       outputs = algorithm.cluster_model.apply(local, data.x)
-      stats = _client_stats(algorithm.cluster_model, outputs, data)
+      stats = _of_finite(_client_stats(algorithm.cluster_model, outputs, data))
       result['local_score'] = stats['score']
     return algorithm_lib.ClientOutput(result, client_state, OrderedDict())
 

@@ -85,7 +85,9 @@ class DatasetSource:
 
 
 class ArraySource:
-  """Clients whose examples are arrays in memory.
+  """Clients whose examples are arrays in memory, which never change.
+
+  Some runtimes read them once, others in every round.
 
   Attributes:
     population: The clients, in the order of the mapping.
@@ -97,13 +99,19 @@ class ArraySource:
     Args:
       clients: client id -> features `[n, ...]` and labels `[n, ...]`, floats or
         integers, which become float32 or int32; optionally the source
-        distribution of each example, int `[n]`.
+        distribution of each example, int `[n]`. They are copied unless they are
+        read-only (`array.flags.writeable`) and of that type.
 
     Raises:
-      DataError: If a client's arrays differ in length.
+      DataError: If an id is no string, or a client's arrays differ in length.
     """
     self._examples = []
     for client_id, (x, y, *source) in clients.items():
+      if not isinstance(client_id, str):
+        raise errors.DataError(
+          f'client id {client_id!r} is {type(client_id).__name__}, not str; '
+          f'take {str(client_id)!r}'
+        )
       given = x, y, *(source or [np.zeros(len(y), np.int32)])
       examples = schema.Examples(*map(_narrow, given))
       if len({len(array) for array in examples}) > 1:
@@ -131,10 +139,17 @@ def _num_bytes(examples: schema.Examples) -> int:
 
 
 def _narrow(array: Array) -> Array:
-  """Returns an array of floats as float32, one of integers as int32."""
+  """Returns an array of floats as float32, one of integers as int32.
+
+  It is read-only, and a copy if the given array is not.
+  """
   array = np.asarray(array)
   is_float = np.issubdtype(array.dtype, np.floating)
-  return array.astype(np.float32 if is_float else np.int32, copy=False)
+  narrow = array.astype(
+    np.float32 if is_float else np.int32, copy=array.flags.writeable
+  )
+  narrow.flags.writeable = False
+  return narrow
 
 
 class HeldOutSource:

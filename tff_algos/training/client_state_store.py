@@ -182,14 +182,13 @@ class ClientStateStore:
       return
     durable.make_folder(self._folder)
     path = self.segment_path(round_num)
-    rows = np.lib.format.open_memmap(
-      path, 'w+', np.uint8, (len(clients), self.state_bytes())
-    )
-    start = 0
-    for block in blocks:
-      rows[start : start + len(block)] = block
-      start += len(block)
-    rows.flush()
+    shape = (len(clients), self.state_bytes())
+    header = {'descr': '|u1', 'fortran_order': False, 'shape': shape}
+    # Not a mapped file, whose pages on a full disk kill the process.
+    with open(path, 'wb') as file:
+      np.lib.format.write_array_header_1_0(file, header)
+      for block in blocks:
+        file.write(block.data)
     durable.sync(path)
     durable.sync(self._folder)
     self._index.segment[clients] = round_num

@@ -4,7 +4,7 @@ A run starts from a checkpoint of its parent run: rounds and seed go on, and all
 states move by client id, as the algorithm declares it (`core.carrying`). The
 moved states are the run's first checkpoint, so that all that follows is an
 ordinary training. On the same data it equals the parent trained on, bit for
-bit.
+bit, but for the noise and cohorts of a private run, which are its own.
 
     <workdir>/parent.json                       the parent, and numbers of moves
     <workdir>/checkpoints/departed/clients.json runs since each client left
@@ -76,6 +76,11 @@ class ContinuationConfig:
     checks.check_at_least('min_known', self.min_known, 0)
     checks.check_fraction('min_known', self.min_known)
     checks.check_int('keep_departed', self.keep_departed, minimum=0)
+
+  def identity(self) -> Mapping[str, Any]:
+    """Returns the options that decide the states of a run or a later one."""
+    names = ('optimizer', 'keep_departed')
+    return {'continuation': {name: getattr(self, name) for name in names}}
 
 
 class Parent(NamedTuple):

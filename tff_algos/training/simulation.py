@@ -72,8 +72,9 @@ class Simulation:
       size of 0 they are the cohort. The runs that it returns name the cohorts.
   *   Batches: `draw_batches` returns the rows that the steps of local training
       read, from `client_seed`. The graph draws them anew in every epoch. Those
-      of one epoch are set by the order of a client's rows in `source`, which
-      may be replaced between rounds: `x[positions[masks > 0]] = wanted_x`.
+      of one epoch are set by the order of a client's rows, `x[positions[masks >
+      0]] = wanted_x`, in a new `ArraySource` that replaces `source` between
+      rounds.
 
   >>> import dataclasses
   >>> import numpy as np

@@ -1,8 +1,10 @@
+import contextlib
 import dataclasses
 import json
 import types
 from concurrent import futures
 
+import numpy as np
 import pytest
 
 from configs.fed_soft import digits
@@ -10,6 +12,7 @@ from tests.testing import ports
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors
 from tff_algos.experiments import experiment
+from tff_algos.privacy import private_algorithm
 from tff_algos.rounds import phase_types
 from tff_algos.runtimes.distributed import process_cluster, process_group
 
@@ -117,6 +120,7 @@ def test_identity_has_what_decides_the_states(dataset):
     ('lr_schedule', {'after_rounds': (2,)}, True),
     # None falls.
     ('lr_schedule', {'factor': 0.5}, False),
+    ('continuation', {'optimizer': 'anew'}, False),
     ('name', 'other', False),
   ],
 )
@@ -125,6 +129,17 @@ def test_identity_changes_with_what_decides_the_states_alone(
 ):
   other = experiment.identity(_parse(**{key: value}), dataset)
   assert (other != experiment.identity(_parse(), dataset)) == changes
+
+
+def test_private_identity_has_the_options_of_continuation(dataset):
+  """Two runs that differ in them must not have the same noise."""
+  private, other = (
+    experiment.identity(
+      _parse(privacy__noise_multiplier=1.0, continuation=options), dataset
+    )
+    for options in ({}, {'optimizer': 'anew'})
+  )
+  assert private != other
 
 
 def test_spelling_out_a_default_is_the_same_experiment(dataset):
@@ -166,6 +181,40 @@ def test_an_algorithm_that_knows_its_clients_is_built_for_theirs(dataset):
   text = f'a row for each of the {len(shares)} clients'
   with pytest.raises(errors.ConfigError, match=text):
     _check(_parse(**options), dataset)
+
+
+@pytest.mark.parametrize(
+  ('fitted', 'recipe', 'options', 'is_refused'),
+  [
+    ({'age': {'mean': 3.0}}, {}, {}, True),
+    ({'age': {'mean': 3.0}}, {'fitted_from': 'd1'}, {}, False),
+    ({'tokens': {'vocabulary': ['a']}}, {}, {'vocabulary_file': ''}, True),
+    ({'tokens': {'vocabulary': ['a']}}, {}, {'vocabulary_file': 'w'}, False),
+    ({}, {}, {}, False),
+  ],
+)
+def test_private_training_refuses_encodings_fitted_on_its_data(
+  monkeypatch, fitted, recipe, options, is_refused
+):
+  for owner, name in (
+    (experiment, 'build_model'),
+    (algorithms, 'build_algorithm'),
+    (private_algorithm, 'make_private'),
+  ):
+    monkeypatch.setattr(owner, name, lambda *_, **__: 'built')
+  dataset = types.SimpleNamespace(
+    client_ids=('a', 'b'),
+    num_examples=lambda _: np.ones(2),
+    version='v',
+    schema=None,
+    manifest={'recipe': {**recipe, 'source': {'options': options}}},
+    feature_spec=types.SimpleNamespace(fitted=fitted),
+  )
+  with contextlib.ExitStack() as stack:
+    if is_refused:
+      words = f'encoding of {next(iter(fitted))} is fitted .*fitted_from'
+      stack.enter_context(pytest.raises(errors.ConfigError, match=words))
+    experiment.build_algorithm(_parse(privacy__noise_multiplier=1.0), dataset)
 
 
 def test_attackers_are_among_the_clients_of_the_dataset(dataset):

@@ -11,6 +11,8 @@ from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 from tff_algos.experiments import experiment, exporting, session, training
+from tff_algos.experiments.production import gate_record
+from tff_algos.export import releases
 
 
 @pytest.fixture(scope='module')
@@ -76,6 +78,44 @@ def test_bundle_is_tied_to_config_round_and_dataset(finished_run, trained):
   assert content['config_hash'] == experiment.config_hash(finished_run.config)
   assert content['dataset_version'] == trained[0].dataset.version
   assert content['round_num'] == 3
+
+
+def test_bundles_of_a_private_run_have_no_seed_and_no_score(
+  trained_regressions, tmp_path
+):
+  config, source = trained_regressions
+  algorithm = config.algorithm._replace(
+    options=dataclasses.replace(
+      config.algorithm.options, selection='weighted_full'
+    )
+  )
+  config = dataclasses.replace(
+    config,
+    algorithm=algorithm,
+    privacy=dataclasses.replace(config.privacy, noise_multiplier=1.0),
+    training=dataclasses.replace(config.training, num_rounds=1),
+    seed=918273645546372819,
+  )
+  (tmp_path / 'dataset').symlink_to(source / 'dataset')
+  training.train(config, tmp_path)
+  group = gate_record.Group('overall', 9, 0.5, 0.25, 0, 0, 0, 0, 'passed')
+  record = gate_record.GateRecord(
+    True, (), 1, 'c', 'd', {}, {}, groups=(group,)
+  )
+  gate_record.write(tmp_path, record)
+  exporting.export(config, tmp_path)
+  for path in (tmp_path / 'export').rglob('*'):
+    assert path.is_dir() or str(config.seed).encode() not in path.read_bytes()
+  content = releases.read_lineage(tmp_path / 'export', 1)
+  assert content['gate'] == {
+    'blessed': True,
+    'reasons': [],
+    'champion_version': None,
+  }
+  # The hash cannot be inverted by trying seeds.
+  assert content['config_hash'] == experiment.config_hash(
+    dataclasses.replace(config, seed=0)
+  )
 
 
 def test_one_client_alone(finished_run, trained):

@@ -173,6 +173,7 @@ def test_private_training_ends_with_its_budget_and_counts_on(tmp_path, caplog):
   assert 'another round would exceed config.privacy.target_epsilon' in (
     caplog.text
   )
+  assert 'config.seed=0 can be guessed' in caplog.text
   assert spent[0] == 0
   assert spent[1:] == [
     accounting.epsilon(2.0, accounting.Participation(0.5), n, 1e-5)

@@ -149,6 +149,14 @@ def test_no_rows_and_no_real_rows():
   assert padding.numpy().tolist() == [[0, 1, 2]]
 
 
+def test_both_numbers_of_a_secret_seed_are_drawn():
+  """False alarm: two equal ones of 1,000, 1e-4, for another seed."""
+  found = [index_random.derive_secret(_seed(2, 3), n) for n in range(1000)]
+  assert [len({*column}) for column in np.transpose(found).tolist()] == [
+    1000
+  ] * 2
+
+
 def _count_permutations(orders):
   ids = {p: i for i, p in enumerate(itertools.permutations(range(4)))}
   return np.bincount([ids[tuple(order)] for order in orders], minlength=24)

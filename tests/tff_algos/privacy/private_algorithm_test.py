@@ -10,8 +10,14 @@ from tests.testing import contract, toys
 from tff_algos.algorithms import registry
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
-from tff_algos.privacy import accounting, mechanism, private_algorithm
+from tff_algos.privacy import (
+  accounting,
+  mechanism,
+  private_algorithm,
+  private_phase,
+)
 from tff_algos.runtimes import debug_runtime
+from tff_algos.training import loop, moved_states
 
 _poisson = accounting.Participation
 _TREE = {'rounds_per_epoch': 4}
@@ -98,21 +104,63 @@ def _turns(algorithm, population, seed, releases_so_far):
 
 
 def test_each_client_takes_part_once_an_epoch_in_a_fixed_order():
-  """Also if another run, with another seed, continues with more clients."""
-  population, larger = (
-    algorithm_lib.Population(tuple(f'c{i}' for i in range(n)), np.ones(n, int))
-    for n in (40, 50)
-  )
+  population = _population(40)
   algorithm = _private(_build(), private_algorithm.Facts(40, 8), **_TREE)
   rounds = [_turns(algorithm, population, 3, n) for n in range(8)]
   for epoch in (rounds[:4], rounds[4:]):
     assert sorted(sum(map(list, epoch), [])) == sorted(population.client_ids)
   assert rounds[:4] == rounds[4:]
   assert min(map(len, rounds)) > 1
-  algorithm = _private(_build(), private_algorithm.Facts(50, 8), **_TREE)
-  for n in (2, 3):
-    others = _turns(algorithm, larger, 9, n)
-    assert others & {*population.client_ids} == rounds[n]
+
+
+def _population(num_clients):
+  client_ids = tuple(f'c{i}' for i in range(num_clients))
+  return algorithm_lib.Population(client_ids, np.ones(num_clients, int))
+
+
+def _start(run, before=None, **options):
+  """Returns the first state of a run, which may continue another one."""
+  algorithm = _private(_build(), private_algorithm.Facts(40, 8, run), **options)
+  state = loop.initial_server_state(algorithm, 40, 0)
+  if before is None:
+    return algorithm, state
+  moves = moved_states.Moves(np.arange(40, dtype=np.int32), 40)
+  carrier = moved_states.Carrier(
+    algorithm.carry, moves, moved_states.Departed(), False
+  )
+  return algorithm, carrier.move(before, state)
+
+
+@pytest.mark.parametrize('options', [{'sampling_prob': 0.5}, _TREE])
+def test_noise_and_cohorts_of_runs_on_other_data_are_independent(options):
+  """False alarm: below 1e-6, that a cohort is drawn twice, for another seed."""
+  _, before = _start('a', **options)
+  before = before._replace(
+    extra=before.extra._replace(
+      clip_norm=np.float32(3), num_releases=np.int32(2)
+    )
+  )
+  later = before._replace(extra=before.extra._replace(num_releases=np.int32(3)))
+  runs = [
+    _start('a', **options),
+    _start('b', **options),
+    (_start('a', **options)[0], before),
+    _start('b', before, **options),
+    _start('c', before, **options),
+    _start('c', later, **options),
+  ]
+  draws = [private_phase._draw(s.extra, 0, 3).numpy().tolist() for _, s in runs]
+  assert len({*map(tuple, draws)}) == len(runs)
+  cohorts = [
+    next(a.plan_round(s, _population(40), 5, 0)).client_indices
+    for a, s in runs[1:]
+  ]
+  assert len({*map(tuple, cohorts)}) == len(cohorts)
+  _, again = _start('c', later, **options)
+  tf.nest.map_structure(np.testing.assert_array_equal, again, runs[-1][1])
+  assert again.extra.clip_norm == 3
+  # A tree, which the other run may grow on, is not continued.
+  assert again.extra.num_releases == (4 if options is _TREE else 3)
 
 
 def test_the_account_of_a_fixed_order_is_that_of_trees():

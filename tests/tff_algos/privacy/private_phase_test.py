@@ -100,7 +100,7 @@ def _private_toy(multiplier, size=3, num_clusters=0, **options):
     _toy_phase(size, num_clusters), {'update': releases.Summed()}, release
   )
   model = tf.zeros([num_clusters, size] if num_clusters else [size])
-  extra = private_phase.initial_state(release.config, tf.constant([1, 2]))
+  extra = private_phase.initial_state(release.config, tf.constant([1, 2]), '')
   return phase, extended_state.ExtendedState(_State(model), extra)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tff_algos.numerics import index_random
 from tff_algos.privacy import accounting, tree_noise
 
 _SEED = tf.constant([3, 4])
@@ -24,7 +25,7 @@ def _nodes(steps):
 def _node_noise(epoch, level, place, size):
   seed = _SEED
   for number in (epoch, level, place):
-    seed = tf.random.fold_in(seed, number)
+    seed = index_random.derive_secret(seed, number)
   return tf.random.stateless_normal([size], seed).numpy()
 
 

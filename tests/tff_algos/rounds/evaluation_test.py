@@ -140,6 +140,32 @@ def test_a_broken_cluster_model_leaves_the_others_their_scores(case):
         np.testing.assert_array_equal(leaf[:, 1], expected[:, 1])
 
 
+def test_a_client_keeps_its_cluster_if_its_own_model_overflows(case):
+  algorithm, server_state, states, source = case
+  algorithm = dataclasses.replace(
+    algorithm,
+    local_weights=lambda server_state, client_state, client_index: (
+      client_state.personalized_weights
+    ),
+  )
+  huge = {'kernel': np.full((2, 1), 1e30, np.float32)}
+  states = [
+    *states[:2],
+    states[2]._replace(personalized_weights=huge),
+    states[3],
+  ]
+  found = _evaluate(
+    (algorithm, server_state, states, source),
+    evaluation.build_personalized_evaluation(algorithm),
+    _INDICES,
+  ).server_metrics
+  np.testing.assert_array_equal(
+    found['membership'], server_state.importance_weights
+  )
+  for name in ('loss', 'score', 'local_score'):
+    assert found[name].weight.tolist() == [6, 0, 0, 1]
+
+
 def test_a_client_with_nan_counts_as_nothing(case):
   algorithm, server_state, states, source = case
   source = toys.linear_clients(

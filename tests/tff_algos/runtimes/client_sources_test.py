@@ -113,6 +113,23 @@ def test_arrays_are_clients():
   assert bob.source.tolist() == [0, 0] and ann.source.tolist() == [3]
 
 
+def test_arrays_never_change():
+  x, y = np.zeros((2, 3), np.float32), np.zeros(2, np.int32)
+  y.flags.writeable = False
+  found = client_sources.ArraySource({'ann': (x, y)}).examples(0)
+  x[:] = 1
+  assert not found.x.any()
+  assert np.shares_memory(found.y, y)  # Large ones need not be copied.
+  for array in found:
+    with pytest.raises(ValueError, match='read-only'):
+      array[0] = 1
+
+
+def test_ids_that_are_no_strings_are_refused():
+  with pytest.raises(errors.DataError, match="client id 7 is int.* take '7'"):
+    client_sources.ArraySource({7: (np.eye(2), [1, 2])})
+
+
 def test_arrays_of_different_lengths_are_refused():
   text = "client 'ann' has 2 features and 3 labels; give one label for each"
   with pytest.raises(errors.DataError, match=text):

@@ -1,3 +1,4 @@
+import resource
 import weakref
 from typing import NamedTuple
 
@@ -104,6 +105,29 @@ def test_who_took_part_has_a_state(store, tmp_path):
 def test_load_keeps_the_order_it_was_asked_in(store):
   _stage(store, [4, 0], 10)
   assert _values(store, [4, 2, 0]) == [14, -2, 10]
+
+
+def test_rows_of_an_earlier_run_are_taken_over(store):
+  row = store.encode(_state(7, 2))
+  store.import_rows(4, [3, 1], iter([row[np.newaxis], row[np.newaxis]]))
+  assert _values(store) == [0, 7, -2, 7, -4]
+  assert store.load(np.array([3])).num_updates.tolist() == [2]
+
+
+def test_rows_of_an_earlier_run_that_do_not_fit_on_the_disk(store):
+  """As a full disk: by a limit of 100 bytes that is set after the opening."""
+  limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+  def blocks():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    yield store.encode(_state(7, 2))[np.newaxis]
+
+  try:
+    with pytest.raises(OSError, match='File too large'):
+      store.import_rows(4, [3], blocks())
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+  assert not store.has_state().any()
 
 
 def test_segment_holds_only_what_changed(store, tmp_path):

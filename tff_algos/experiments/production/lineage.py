@@ -2,8 +2,9 @@
 
 `lineage.json` in a workdir names the raw files and their checksums, the version
 and date of the dataset, the parent run, config, code, gate record and released
-versions. Each released bundle has a copy in `assets.extra/lineage.json`. Paths
-are relative, so that a production folder may be moved.
+versions. Each released bundle has a copy in `assets.extra/lineage.json`, so a
+private run's has no seed and no scores. Paths are relative, so that a
+production folder may be moved.
 """
 
 import os
@@ -21,6 +22,8 @@ from tff_algos.export import manifest, releases
 from tff_algos.training import continuation
 
 FILE = 'lineage.json'
+# Fields of the gate's record in the lineage of a private run.
+_GATE_FACTS = ('blessed', 'reasons', 'champion_version')
 
 
 def describe(
@@ -31,7 +34,11 @@ def describe(
 ) -> dict[str, Any]:
   """Returns the lineage of a round of a run, without its releases."""
   record = gate_record.read(folder)
-  is_gated = record is not None and record.round_num == round_num
+  gate = None
+  if record is not None and record.round_num == round_num:
+    gate = config_lib.to_dict(record)
+    if config.privacy.is_on:  # The other fields have scores without noise.
+      gate = {name: gate[name] for name in _GATE_FACTS}
   return {
     'round_num': round_num,
     'dataset': {
@@ -42,8 +49,8 @@ def describe(
     'parent': _parent(folder),
     'config_hash': experiment.config_hash(config),
     'code_version': manifest.code_version(),
-    'gate': config_lib.to_dict(record) if is_gated else None,
-    'config': config_lib.to_dict(config),
+    'gate': gate,
+    'config': experiment.to_published(config),
   }
 
 
