@@ -68,6 +68,11 @@ def descend(w, k, slope=0.0, pull=0.0, center=0.0, rate=RATE):
   return w
 
 
+def mean_of(vectors):
+  """The mean over the clients with examples."""
+  return np.mean(np.array(vectors)[np.flatnonzero(SIZES)], axis=0)
+
+
 def minimum():
   """The minimum of the mean of f_k over the clients with examples."""
   matrix, vector_ = np.zeros((3, 3)), np.zeros(3)

@@ -20,7 +20,7 @@ There is no server. The "server state" simulates the answers of the clients: the
 latest model of each, its number of examples and its versions. The plan, on the
 host, simulates the network: it merges the fetched models into one mean and its
 weight. The mean of all clients' latest models, weighted by examples, is for new
-users and reports; no client holds it.
+users, reports and newcomers of a continued run.
 
 Names: W_i = personalized_weights, v_old of client i = row i of `versions`,
   v_new = its diagonal, a_j = num_examples.
@@ -162,7 +162,10 @@ def build_brain_torrent(
         'sent': carrying.CLIENTS,
         'num_examples': carrying.CLIENTS,
         'versions': carrying.PAIRS,
-      }
+      },
+      newcomer_state=lambda server_state, initial: ClientState(
+        tf.nest.map_structure(np.asarray, mean_model(server_state))
+      ),
     ),
     global_weights=mean_model,
     personalized_weights=lambda server_state, client_state, client_index: (

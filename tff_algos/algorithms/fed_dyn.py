@@ -12,11 +12,12 @@ Round t:
   server_update   h <- h - a m/M (mean y - x); x <- mean y - h / a
 
 Names: a = proximal_weight (the paper's alpha), l_k = gradient of the local loss
-  (equal to it after an exact solve), h = mean of all l_k, M = num_clients.
+  (equal to it after an exact solve), h = mean of all l_k, M = num_clients,
+  those with examples.
 Fixed point (tested): with exact solves x converges to the minimum of the mean
   loss, for any heterogeneity of the clients.
 Cost per client and round: downlink P, uplink P floats, one solve; a client
-  keeps l_k, P floats.
+  keeps l_k, P floats. M is not counted.
 Precision: h / a is a sum of differences of float32 models, so it carries their
   rounding. After four rounds of a full-batch regression, against float64, the
   error of h was 4e-6 of |h| where |h| / a was 2 % of |x|, 4e-5 at 0.2 % and
@@ -74,12 +75,10 @@ class ServerState(NamedTuple):
   Attributes:
     model_weights: x.
     mean_gradient: h, like the model.
-    num_clients: M, float32 `[]`.
   """
 
   model_weights: model_lib.Weights
   mean_gradient: model_lib.Weights
-  num_clients: tf.Tensor
 
 
 class ClientState(NamedTuple):
@@ -98,10 +97,12 @@ class TrainResult(NamedTuple):
   Attributes:
     local_weights: y.
     client_weight: 1, float32 `[]`; 0 without examples.
+    num_clients: M, as received, float32 `[]`.
   """
 
   local_weights: model_lib.Weights
   client_weight: tf.Tensor
+  num_clients: tf.Tensor
 
 
 def build_fed_dyn(
@@ -117,7 +118,6 @@ def build_fed_dyn(
       lambda seed, num_clients: ServerState(
         model.initialize(seed),
         trees.zeros(model.weights_spec()),
-        tf.constant(num_clients, tf.float32),
       ),
     ),
     init_client_state=lambda run_seed, client_seed: ClientState(
@@ -130,9 +130,11 @@ def build_fed_dyn(
           make_message=lambda server_state: server_state.model_weights,
           client_work=_build_training(model, config),
           aggregation={
-            'local_weights': aggregation.WeightedMean('client_weight')
+            'local_weights': aggregation.WeightedMean('client_weight'),
+            'num_clients': aggregation.Collect(),
           },
           server_update=_build_update(config),
+          client_input=client_sampling.NUM_CLIENTS,
           uploads={
             'local_weights': lambda message, *_: global_model.received_weights(
               message
@@ -147,13 +149,10 @@ def build_fed_dyn(
       config.cohort_size,
       downlink_floats=num_parameters,
       uplink_floats=num_parameters,
+      sends_num_clients=True,
     ),
     carry=carrying.Carry(
-      {
-        'model_weights': carrying.KEEP,
-        'mean_gradient': carrying.CLIENT_MEAN,
-        'num_clients': carrying.INITIAL,
-      }
+      {'model_weights': carrying.KEEP, 'mean_gradient': carrying.CLIENT_MEAN}
     ),
   )
 
@@ -162,7 +161,6 @@ def _build_training(model, config):
   base = objectives.mean_loss(model, config.loss_scale)
 
   def train(message, client_input, client_state, data, seed):
-    del client_input
     objective = objectives.ProximalLoss(
       objectives.tilted(base, trees.scale(client_state.gradient, -1.0)),
       message,
@@ -179,7 +177,9 @@ def _build_training(model, config):
     # Without examples the gradient is undefined.
     state = trees.select(weight > 0, ClientState(gradient), client_state)
     return algorithm.ClientOutput(
-      TrainResult(weights, weight), state, OrderedDict(loss=loss)
+      TrainResult(weights, weight, client_input['num_clients']),
+      state,
+      OrderedDict(loss=loss),
     )
 
   return train
@@ -188,7 +188,10 @@ def _build_training(model, config):
 def _build_update(config):
   def update(server_state, aggregates):
     mean, old = aggregates['local_weights'], server_state.model_weights
-    share = config.proximal_weight * mean.weight / server_state.num_clients
+    share = tf.math.divide_no_nan(
+      config.proximal_weight * mean.weight,
+      tf.reduce_max(aggregates['num_clients'].values),
+    )
     way = trees.subtract(mean.value, old)
     gradient = trees.subtract(
       server_state.mean_gradient, trees.scale(way, share)
@@ -196,9 +199,7 @@ def _build_update(config):
     weights = trees.subtract(
       mean.value, trees.scale(gradient, 1 / config.proximal_weight)
     )
-    updated = server_state._replace(
-      model_weights=weights, mean_gradient=gradient
-    )
+    updated = ServerState(weights, gradient)
     # Without contributions, the mean is undefined.
     return trees.select(mean.weight > 0, updated, server_state), OrderedDict()
 

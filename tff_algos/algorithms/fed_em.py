@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm, carrying, checks
+from tff_algos.core import algorithm, carrying, checks, errors
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import statistics, trees
 from tff_algos.rounds import aggregation
@@ -60,7 +60,7 @@ class FedEmConfig:
     loss_scale: Factor on the loss that makes it a negative log-likelihood, in
       the E-step and in training, > 0: 1 for the cross-entropy, 0.5 for the
       squared error under noise of variance 1.
-    local_training: Options of local training.
+    local_training: Options of local training; without clip_norm for M > 1.
     initialization: Initialization of the cluster models.
     aggregation: Aggregation rule in place of the means; the rule sees a
       client's models as one vector.
@@ -83,6 +83,13 @@ class FedEmConfig:
     checks.check_int('cohort_size', self.cohort_size, minimum=0)
     checks.check_one_of('weighting', self.weighting, client_sampling.WEIGHTINGS)
     checks.check_positive('loss_scale', self.loss_scale)
+    clip_norm = self.local_training.optimizer.clip_norm
+    if clip_norm and self.num_clusters > 1:
+      raise errors.ConfigError(
+        f'local_training.optimizer.clip_norm must be 0, got {clip_norm:g}: it '
+        f'limits the norm over all {self.num_clusters} models, so that a large '
+        'gradient of one would shorten the steps of the others'
+      )
     self.initialization.check_cohort_size(self.cohort_size, self.num_clusters)
     self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
 

@@ -95,6 +95,11 @@ class IfcaConfig:
     self.initialization.check_cohort_size(self.cohort_size, self.num_clusters)
     self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
 
+  @property
+  def steps_at_server(self) -> bool:
+    """Returns whether models move by the server's rate, not the clients'."""
+    return self.averaging == 'gradients'
+
 
 class ServerState(NamedTuple):
   """Server state between rounds.

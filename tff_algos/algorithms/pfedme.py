@@ -57,7 +57,8 @@ class PFedMeConfig:
       all that have examples.
     training_clients: Clients that train in a round: `'all'`, as printed, so
       that all personalized models are up to date; or the `'cohort'` alone,
-      which gives the same global models for less work.
+      which gives the same global models for less work, if
+      local_training.start is `'received'`.
     weighting: Client weight in the mean: `'uniform'`, all the same, or
       `'examples'`, its number of examples.
     averaged: Uploaded and averaged models: the `'local'` models w, as printed,

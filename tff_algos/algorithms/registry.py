@@ -31,8 +31,8 @@ from tff_algos.algorithms.pfedkm import pfedkm
 from tff_algos.algorithms.ppfl import ppfl
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import config as config_lib
+from tff_algos.core import errors, plugins
 from tff_algos.core import model as model_lib
-from tff_algos.core import plugins
 from tff_algos.rounds import lr_schedule, periods
 
 
@@ -142,6 +142,16 @@ def periods_of(
     ConfigError: If the schedule does not apply to the algorithm's rates.
   """
   name, options = section
+  if (
+    schedule.after_rounds
+    and not schedule.rates
+    and getattr(options, 'steps_at_server', False)
+  ):
+    raise errors.ConfigError(
+      'lr_schedule.after_rounds is given, but with these options models of '
+      f'{name!r} move by the rate of the server, which decays only if named; '
+      "set lr_schedule.rates to ('server_learning_rate',)"
+    )
   lowered = schedule.lower(config_lib.to_dict(options))[1:]
   return [options, *(parse_config({'name': name, **one})[1] for one in lowered)]
 

@@ -13,11 +13,11 @@ Round t:
   server_update   x <- x + eta_g (mean y - x); c <- c + m/M mean (c_k+ - c_k)
 
 Names: eta = learning rate of local_training, eta_g = server_learning_rate, m =
-  cohort_size, M = num_clients, c and c_k = control.
-Invariant (tested): c is the mean of the c_k of all clients.
+  cohort_size, M = num_clients, those with examples, c and c_k = control.
+Invariant (tested): c is the mean of the c_k of all M clients.
 Reductions (tested): with controls of zero a round is FedAvg's.
 Cost per client and round: 2 P down (x, c), 2 P up (y, c_k+ - c_k), one solve; a
-  client keeps c_k, P floats.
+  client keeps c_k, P floats. M is not counted.
 
 With momentum, (x - y) / (steps * eta) is larger than the mean gradient by up to
 1 / (1 - momentum); the formula is kept, as everywhere.
@@ -69,12 +69,10 @@ class ServerState(NamedTuple):
   Attributes:
     model_weights: x.
     control: c, like the model.
-    num_clients: M, float32 `[]`.
   """
 
   model_weights: model_lib.Weights
   control: model_lib.Weights
-  num_clients: tf.Tensor
 
 
 class ClientState(NamedTuple):
@@ -106,11 +104,13 @@ class TrainResult(NamedTuple):
     local_weights: y.
     control_change: c_k+ - c_k.
     client_weight: 1, float32 `[]`; 0 without examples.
+    num_clients: M, as received, float32 `[]`.
   """
 
   local_weights: model_lib.Weights
   control_change: model_lib.Weights
   client_weight: tf.Tensor
+  num_clients: tf.Tensor
 
 
 def build_scaffold(
@@ -125,7 +125,6 @@ def build_scaffold(
     init_server_state=lambda seed, num_clients: ServerState(
       model.initialize(seed),
       trees.zeros(model.weights_spec()),
-      tf.constant(num_clients, tf.float32),
     ),
     init_client_state=lambda run_seed, client_seed: ClientState(
       trees.zeros(model.weights_spec())
@@ -137,20 +136,24 @@ def build_scaffold(
           server_state.model_weights, server_state.control
         ),
         client_work=_build_training(model, config),
-        aggregation={'local_weights': mean, 'control_change': mean},
+        aggregation={
+          'local_weights': mean,
+          'control_change': mean,
+          'num_clients': aggregation.Collect(),
+        },
         server_update=_build_update(config),
+        client_input=client_sampling.NUM_CLIENTS,
         uploads=global_model.two_uploads('control_change'),
       )
     },
     plan_round=client_sampling.build_uniform_plan(
-      config.cohort_size, downlink_floats=floats, uplink_floats=floats
+      config.cohort_size,
+      downlink_floats=floats,
+      uplink_floats=floats,
+      sends_num_clients=True,
     ),
     carry=carrying.Carry(
-      {
-        'model_weights': carrying.KEEP,
-        'control': carrying.CLIENT_MEAN,
-        'num_clients': carrying.INITIAL,
-      }
+      {'model_weights': carrying.KEEP, 'control': carrying.CLIENT_MEAN}
     ),
   )
 
@@ -159,7 +162,6 @@ def _build_training(model, config):
   base = objectives.mean_loss(model, config.loss_scale)
 
   def train(message, client_input, client_state, data, seed):
-    del client_input
     offset = trees.subtract(message.control, client_state.control)
     weights, loss = local_training_lib.train(
       objectives.tilted(base, offset),
@@ -179,7 +181,10 @@ def _build_training(model, config):
       trees.zeros_like(way),
     )
     result = TrainResult(
-      weights, change, client_sampling.client_weight(data, 'uniform')
+      weights,
+      change,
+      client_sampling.client_weight(data, 'uniform'),
+      client_input['num_clients'],
     )
     state = ClientState(trees.add(client_state.control, change))
     return algorithm.ClientOutput(result, state, OrderedDict(loss=loss))
@@ -192,8 +197,9 @@ def _build_update(config):
     old, mean = server_state.model_weights, aggregates['local_weights']
     change = aggregates['control_change']
     weights = trees.interpolate(old, mean.value, config.server_learning_rate)
-    share = change.weight / server_state.num_clients
-    return server_state._replace(
+    num_clients = tf.reduce_max(aggregates['num_clients'].values)
+    share = tf.math.divide_no_nan(change.weight, num_clients)
+    return ServerState(
       # Without contributions, the mean is undefined.
       model_weights=trees.select(mean.weight > 0, weights, old),
       control=trees.add(server_state.control, trees.scale(change.value, share)),

@@ -222,11 +222,14 @@ class Population(NamedTuple):
     num_examples: Training examples of each client, int64 `[num_clients]`.
     shards: Shard of the dataset with each client's examples, int
       `[num_clients]`; None of clients that are in no shard.
+    is_available: Whether each client may take part in the round, bool
+      `[num_clients]`; True for all.
   """
 
   client_ids: tuple[str, ...]
   num_examples: Array
   shards: Array | None = None
+  is_available: Array | bool = True
 
   @property
   def num_clients(self) -> int:
@@ -239,9 +242,14 @@ class Population(NamedTuple):
     return np.arange(self.num_clients, dtype=np.int32)
 
   @property
+  def available_examples(self) -> Array:
+    """Returns `num_examples`, 0 for clients that are not available."""
+    return np.where(self.is_available, self.num_examples, 0)
+
+  @property
   def clients_with_examples(self) -> Array:
-    """Returns the indices of clients with examples, int32, ascending."""
-    return np.flatnonzero(self.num_examples).astype(np.int32)
+    """Returns the available clients with examples, int32, ascending."""
+    return np.flatnonzero(self.available_examples).astype(np.int32)
 
 
 # Yields the phase calls of one round. Each yield evaluates to the server state

@@ -20,7 +20,7 @@ class Rule(enum.Enum):
   Attributes:
     KEEP: Unchanged.
     OPTIMIZER: Unchanged, or initial if the optimizer starts anew.
-    INITIAL: The initial value of the new population, such as its size.
+    INITIAL: The initial value of the new population.
     CLIENTS: A row for each client on axis 0, which moves with the client;
       newcomers have the initial row.
     CLUSTER: As `CLIENTS`, of cluster ids; a newcomer has the cluster whose

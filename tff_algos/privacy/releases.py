@@ -50,6 +50,16 @@ class Own(NamedTuple):
   how: str
 
 
+class Public(NamedTuple):
+  """A field that says nothing about the examples of any client.
+
+  Attributes:
+    what: What it is.
+  """
+
+  what: str
+
+
 class Replaced(NamedTuple):
   """A field of the client input in whose place another one is sent.
 
@@ -74,7 +84,7 @@ class Disclosed(NamedTuple):
   instead: str = ''
 
 
-Treatment = Summed | Own | Disclosed
+Treatment = Summed | Own | Public | Disclosed
 
 _MEAN = Summed('every client has weight 1')
 _START = Disclosed(
@@ -91,6 +101,7 @@ _MEASUREMENT = Disclosed(
   'set algorithm.stationarity_interval to 0',
 )
 _PEER = Disclosed('clients receive the models of other clients')
+_NUM_CLIENTS = Public('the number of clients with examples')
 _K_MEANS = Disclosed(
   'clusters are computed from single uploads, whose assignment no noise of a '
   'mean covers'
@@ -117,7 +128,10 @@ RELEASES: dict[str, Mapping[str, Treatment]] = {
   'ditto': {'train.local_weights': _MEAN},
   'fed_avg': {'train.local_weights': _MEAN},
   'fed_dc': {'train.local_weights': _MEAN, 'train.change': _MEAN},
-  'fed_dyn': {'train.local_weights': _MEAN},
+  'fed_dyn': {
+    'train.local_weights': _MEAN,
+    'train.num_clients': _NUM_CLIENTS,
+  },
   'fed_em': {
     'train.local_models': _MEAN,
     'seed_centers.local_weights': _START,
@@ -161,6 +175,7 @@ RELEASES: dict[str, Mapping[str, Treatment]] = {
       'local_kernels',
       'local_weights',
       'change',
+      'num_clients',
     )
   },
   'fine_tuning': {'train.local_weights': _MEAN},
@@ -202,11 +217,16 @@ RELEASES: dict[str, Mapping[str, Treatment]] = {
       for field in ('gradient', 'loss', 'squared_mapping_norm')
     },
   },
-  'scaffold': {'train.local_weights': _MEAN, 'train.control_change': _MEAN},
+  'scaffold': {
+    'train.local_weights': _MEAN,
+    'train.control_change': _MEAN,
+    'train.num_clients': _NUM_CLIENTS,
+  },
 }
 
 # algorithm -> phase.field of the client input -> treatment.
-RECEIVED: dict[str, Mapping[str, Own | Replaced | Disclosed]] = {
+RECEIVED: dict[str, Mapping[str, Own | Public | Replaced | Disclosed]] = {
+  'fed_dyn': {'train.num_clients': _NUM_CLIENTS},
   'fed_soft': {
     'train.importance_weights': Own("the client's own estimate"),
     'train.cluster_weights': Replaced(
@@ -225,6 +245,7 @@ RECEIVED: dict[str, Mapping[str, Own | Replaced | Disclosed]] = {
     'joint.client_weight': _SHARE,
     'membership.client_weight': _SHARE,
   },
+  'scaffold': {'train.num_clients': _NUM_CLIENTS},
 }
 
 

@@ -47,6 +47,10 @@ class LrScheduleConfig:
       minimum = round_num + 1
     checks.check_positive('factor', self.factor)
     checks.check_fraction('factor', self.factor)
+    if len({*self.rates}) < len(self.rates):
+      raise errors.ConfigError(
+        f'lr_schedule.rates is {self.rates}; name each rate once'
+      )
 
   def period(self, round_num: int) -> int:
     """Returns the number of decays before a round (rounds count from 1)."""

@@ -245,16 +245,14 @@ def run_phases(
     seed: The run's seed.
     dropout_rate: See `TrainingConfig`.
     is_available: Whether each client may take part, bool `[num_clients]`; None
-      for all. The plan sees the others as clients without examples.
+      for all.
   """
   population = source.population
   if is_available is not None:
-    population = population._replace(
-      num_examples=np.where(is_available, population.num_examples, 0)
-    )
+    population = population._replace(is_available=is_available)
   plan = algorithm.plan_round(server_state, population, round_num, seed)
   if is_available is not None:
-    # Some plans call clients without examples, too.
+    # Some plans call all clients.
     plan = plans.map_calls(
       plan, lambda call: dropouts.restrict(call, is_available)
     )

@@ -117,12 +117,14 @@ def test_rounds_and_versions_by_hand():
   np.testing.assert_allclose(state.sent['point'], models, rtol=1e-5)
 
 
-def test_the_model_of_reports_is_the_mean_by_examples():
+def test_the_model_of_reports_and_newcomers_is_the_mean_by_examples():
   algorithm = _build()
   state, states, _ = _run(algorithm, 5)
   found = algorithm.cluster_weights(state)['point']
   expected = np.average(_own(states), axis=0, weights=_SIZES)
   np.testing.assert_allclose(found, [expected], rtol=1e-5)
+  newcomer = algorithm.carry.newcomer_state(state, states[2])
+  np.testing.assert_array_equal([newcomer.personalized_weights['point']], found)
 
 
 def test_consensus_distance_is_measured():

@@ -284,6 +284,14 @@ def test_more_clients_than_have_examples_cannot_be_drawn():
     ({'cohort_size': -1}, 'cohort_size must be an integer >= 0, got -1'),
     ({'weighting': 'size'}, "weighting must be one of 'uniform', 'examples'"),
     ({'loss_scale': 0.0}, 'loss_scale must be a finite number > 0, got 0.0'),
+    (
+      {
+        'local_training': local_training.LocalTrainingConfig(
+          optimizer=optimizers.OptimizerConfig(clip_norm=0.5)
+        )
+      },
+      'clip_norm must be 0, got 0.5: it limits the norm over all 2 models',
+    ),
   ],
 )
 def test_options_out_of_range_are_refused(options, text):

@@ -13,6 +13,7 @@ from tff_algos.algorithms import registry
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
+from tff_algos.rounds import lr_schedule
 
 _NAMES = sorted(registry.ALGORITHMS)
 
@@ -32,6 +33,29 @@ def test_every_algorithm_builds_with_its_defaults(name):
   weights = algorithm.cluster_weights(server_state)
   for leaf in tf.nest.flatten(weights):
     assert leaf.shape[0] == algorithm.num_clusters
+
+
+@pytest.mark.parametrize(
+  ('name', 'steps'),
+  [('ifca', {'averaging': 'gradients'}), ('cmfl', {'upload': 'last_gradient'})],
+)
+def test_schedules_name_the_server_where_it_takes_the_steps(name, steps):
+  def periods(options, **schedule):
+    config = lr_schedule.LrScheduleConfig((2,), 0.5, **schedule)
+    section = registry.parse_config({'name': name, **options})
+    return registry.periods_of(section, config)
+
+  assert len(periods({})) == 2
+  rates = [
+    one.server_learning_rate
+    for one in periods(steps, rates=('server_learning_rate',))
+  ]
+  assert rates == [1.0, 0.5]
+  with pytest.raises(errors.ConfigError, match='server, which decays only if'):
+    periods(steps)
+  section = registry.parse_config({'name': name, **steps})
+  constant = lr_schedule.LrScheduleConfig()
+  assert registry.periods_of(section, constant) == [section.options]
 
 
 def test_who_takes_the_seed_of_the_run_gets_it(monkeypatch):

@@ -14,6 +14,9 @@ def test_population_counts_its_clients():
   assert population.num_clients == 3
   assert population.all_clients.tolist() == [0, 1, 2]
   assert population.clients_with_examples.tolist() == [0, 2]
+  today = population._replace(is_available=np.array([False, True, True]))
+  assert today.clients_with_examples.tolist() == [2]
+  assert today.available_examples.tolist() == [0, 0, 1]
 
 
 def test_a_call_costs_nothing_unless_it_says_so():

@@ -116,6 +116,8 @@ def _rows(declarations, own):
           yield f'| {name} | `{field}` | clipped, summed, noised: {how} |'
         case releases.Own(how=how):
           yield f'| {name} | `{field}` | {own} the same client alone: {how} |'
+        case releases.Public(what=what):
+          yield f'| {name} | `{field}` | public: {what} |'
         case releases.Replaced(by=by, why=why):
           yield f'| {name} | `{field}` | `{by}` in its place: it is {why} |'
         case releases.Disclosed(why=why, instead=instead):

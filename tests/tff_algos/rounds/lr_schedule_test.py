@@ -142,6 +142,7 @@ def test_falls_of_nothing_are_refused():
     ({'after_rounds': (1.0,)}, 'after_rounds must be an integer >= 1, got 1.0'),
     ({'factor': 0.0}, 'factor must be a finite number > 0, got 0.0'),
     ({'factor': 1.5}, 'factor must be a number from 0 to 1, got 1.5'),
+    ({'rates': (_RATE, _RATE)}, f'rates is .*{_RATE}.*; name each rate once'),
   ],
 )
 def test_options_out_of_range_are_refused(options, text):

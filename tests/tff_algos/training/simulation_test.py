@@ -110,6 +110,15 @@ def test_only_available_clients_take_part():
   assert run.round_num == 2
 
 
+def test_weights_in_the_objective_count_clients_that_are_not_available():
+  """p_i of PPFL, among 24 examples of all clients."""
+  run = _simulate('ppfl', membership={'gradient_weight': 'client_weight'})
+  (one,) = run.run_round(['c003', 'c004'])
+  np.testing.assert_allclose(
+    one.call.client_inputs['client_weight'], [12 / 24, 4 / 24]
+  )
+
+
 @pytest.mark.parametrize(
   ('name', 'options'),
   [

@@ -100,6 +100,11 @@ class CmflConfig:
     if self.upload == _LAST_GRADIENT:
       last_gradient.check(self.local_training)
 
+  @property
+  def steps_at_server(self) -> bool:
+    """Returns whether models move by the server's rate, not the clients'."""
+    return self.upload == _LAST_GRADIENT
+
   def rate(self, round_num: int) -> float:
     """Returns the server's rate of a round, from 1."""
     offset = self.rate_offset

@@ -90,7 +90,7 @@ def assign(
       f'there are {population.num_clients} clients; a committee and its '
       f'training clients are at least {_FEWEST_CLIENTS}'
     )
-  num_available = int(np.count_nonzero(population.num_examples))
+  num_available = len(population.clients_with_examples)
   sizes = committee.sizes(max(num_available, _FEWEST_CLIENTS), config)
   # A member whose examples are gone, in a continued run, has no vote.
   members = np.intersect1d(

@@ -20,7 +20,7 @@ Names: lambda = alignment_weight, u = shared_weights, a =
 Readings: a class without a centroid has no penalty, and a class that is missing
   in a round keeps its centroid. The published code divides the penalty by the
   width, and trains the head for one epoch at rate 0.1. New users get the mean
-  of all heads.
+  of all heads that were trained.
 Reductions (tested): without alignment and combination it is FedRep (each client
   keeps its own head), see partial_fed_avg.
 Cost per client and round: down u, head and centroids; up u, head, class sums
@@ -42,7 +42,7 @@ from tff_algos.numerics import optimizers, trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import local_training as local_training_lib
 from tff_algos.stages.client import objectives
-from tff_algos.stages.server import client_sampling, global_model
+from tff_algos.stages.server import client_sampling, global_model, peer_models
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,11 +98,14 @@ class ServerState(NamedTuple):
     shared_weights: u.
     centroids: c.
     heads: Of each client, `[num_clients, ...]`.
+    is_trained: 1 for a client that has trained its head, else 0,
+      `[num_clients]`.
   """
 
   shared_weights: model_lib.Weights
   centroids: Centroids
   heads: model_lib.Weights
+  is_trained: tf.Tensor
 
 
 class Message(NamedTuple):
@@ -159,13 +162,8 @@ def build_fed_pac(
         tf.zeros([model.num_outputs]),
       ),
       tf.nest.map_structure(lambda leaf: tf.stack([leaf] * num_clients), head),
+      tf.zeros([num_clients]),
     )
-
-  def serve_new_users(server_state):
-    head = tf.nest.map_structure(
-      lambda leaf: tf.reduce_mean(leaf, axis=0), server_state.heads
-    )
-    return groups.join(server_state.shared_weights, head)
 
   return global_model.build_algorithm(
     'fed_pac',
@@ -178,10 +176,13 @@ def build_fed_pac(
         'shared_weights': carrying.KEEP,
         'centroids': carrying.KEEP,
         'heads': carrying.CLIENTS,
+        'is_trained': carrying.CLIENTS,
       },
-      newcomer_rows=_mean_heads,
+      newcomer_rows=_take_mean_head,
     ),
-    global_weights=serve_new_users,
+    global_weights=lambda server_state: groups.join(
+      server_state.shared_weights, _mean_head(server_state)
+    ),
     personalized_weights=lambda server_state, client_state, client_index: (
       groups.join(
         server_state.shared_weights,
@@ -191,14 +192,20 @@ def build_fed_pac(
   )
 
 
-def _mean_heads(server_state, initial):
-  """Returns the initial state with the mean of all heads for newcomers."""
-  means = tf.nest.map_structure(
-    lambda old, new: np.broadcast_to(old.mean(axis=0), new.shape),
-    server_state.heads,
+def _mean_head(server_state):
+  """Returns the mean of all trained heads; of all, if none is."""
+  shares = peer_models.shares(server_state.is_trained)
+  return trees.mix(shares, server_state.heads)
+
+
+def _take_mean_head(server_state, initial):
+  """Returns the initial state with the mean head for newcomers."""
+  heads = tf.nest.map_structure(
+    lambda mean, new: np.broadcast_to(mean, new.shape),
+    _mean_head(server_state),
     initial.heads,
   )
-  return initial._replace(heads=means)
+  return initial._replace(heads=heads)
 
 
 def _build_training(model, parted, config):
@@ -293,12 +300,14 @@ def _build_update(config):
       shares = head_combination.shares(moments, is_there)
       heads = heads._replace(values=trees.mix(shares, heads.values))
     heads = heads._replace(is_valid=is_there)
+    trained = heads._replace(values=tf.ones_like(is_there, tf.float32))
     return ServerState(
       global_model.mean_or_old(
         aggregates['shared_weights'], server_state.shared_weights
       ),
       centroids,
       aggregation.write_rows(server_state.heads, heads),
+      aggregation.write_rows(server_state.is_trained, trained),
     ), OrderedDict()
 
   return update

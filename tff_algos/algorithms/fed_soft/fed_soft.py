@@ -213,9 +213,14 @@ def build_fed_soft(
   TensorShape([5, 2])
 
   Raises:
-    ConfigError: From the initial server state, if `fixed_importance` does not
-      fit the population.
+    ConfigError: If equal cluster models would stay equal. From the initial
+      server state, if `fixed_importance` does not fit the population.
   """
+  if config.selection == 'weighted_full' and not config.fixed_importance:
+    # Cohorts separate equal models, which fit every example alike.
+    initialization.check_differ(
+      model, config.num_clusters, "set selection to 'without_replacement'"
+    )
   phases = {'train': _build_training(model, config)}
   if not config.fixed_importance:
     phases['estimate_importance'] = importance_lib.build_estimation(

@@ -203,7 +203,9 @@ def _wrap(phase, model, config, is_full):
   phase = phase._replace(
     name='train' if is_full else 'fast',
     client_work=_build_work(phase, model, config),
-    client_input=tf.TensorSpec([], tf.int32) if persists else (),
+    client_input=tf.TensorSpec([], tf.int32)
+    if persists
+    else phase.client_input,
     uses_client_state=_uses_state(phase, config),
   )
   if config.averaging == 'kernels':
@@ -223,19 +225,21 @@ def _build_work(phase, model, config):
   """Returns the host's client work, with training of the client's own weights.
 
   Its client input is the version of the server's slow weights, where they
-  persist at clients.
+  persist at clients (of a host without an input), else the host's.
   """
   own = config.local_atoms
   if not _uses_state(phase, config):
     return phase.client_work
 
-  def work(message, version, client_state, data, seed):
+  def work(message, client_input, client_state, data, seed):
     received = global_model.received_weights(message)
+    version = client_input
     if config.schedule.persists:
+      client_input = ()
       start = client_state.slow.start(received, version)
       message = global_model.replace_weights(message, start)
     host_state = client_state.host if phase.uses_client_state else ()
-    output = phase.client_work(message, (), host_state, data, seed)
+    output = phase.client_work(message, client_input, host_state, data, seed)
     metrics = dict(output.metrics)
     if phase.uses_client_state:
       client_state = client_state._replace(host=output.client_state)

@@ -36,11 +36,8 @@ def check_has_fast_rounds(
   """
   phase = host.phases['train']
   step = getattr(options, 'server_optimizer', None)
-  others = [field for field in phase.aggregation if field != 'local_weights']
   reason = None
-  if others:
-    reason = f'also uploads {", ".join(others)}, which has all groups'
-  elif phase.uses_client_state:
+  if phase.uses_client_state:
     reason = 'lets clients keep what they learn of all groups'
   elif step is not None and step.name == 'adam':
     reason = "has server_optimizer 'adam', which counts the steps of all groups"

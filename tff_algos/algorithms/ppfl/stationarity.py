@@ -32,7 +32,8 @@ def build_measurement(
 
   A client passes over its examples once, forward and backward, and uploads a
   gradient as large as the model weights and two numbers. Clients whose values
-  are not finite are missing in the sums; the round counts them as invalid.
+  are not finite are missing in the sums, and counted as invalid by the round;
+  so are, uncounted, those that are not available (`Simulation.run_round`).
 
   The server state is a NamedTuple with the fields `model_weights`; and, with a
   penalty, `membership` and `affinity_features`. Its server metrics:

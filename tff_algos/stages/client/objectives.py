@@ -51,7 +51,8 @@ def weighted_mean_losses(
   the models.
 
   No model's loss depends on another's weights, so an elementwise optimizer, as
-  all of `numerics.optimizers` are, solves a separate problem for each model.
+  those of `numerics.optimizers` without `clip_norm` are, solves a separate
+  problem for each model.
 
   Args:
     model: The model whose weights are stacked, `[models, ...]`.

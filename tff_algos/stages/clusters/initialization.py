@@ -119,6 +119,24 @@ def start_equal(model: model_lib.Model, names: Iterable[str]) -> bool:
     return all(np.array_equal(*draws[name].numpy()) for name in names)
 
 
+def check_differ(
+  model: model_lib.Model, num_clusters: int, remedy: str
+) -> None:
+  """Raises ConfigError if the models of several clusters start equal.
+
+  Args:
+    model: The model of all clusters.
+    num_clusters: Number of clusters, >= 1.
+    remedy: Option to set instead, for the error.
+  """
+  if num_clusters > 1 and start_equal(model, model.weights_spec()):
+    raise errors.ConfigError(
+      f'the {num_clusters} cluster models would start equal, because the '
+      f'initial weights of {model.name} are constant, and stay so: {remedy}, '
+      'or name a layer in model.pretrained.fresh'
+    )
+
+
 def seed_losses(config: InitializationConfig, num_clients: int) -> Structure:
   """Returns the server state's field `seed_losses` before round 1.
 
@@ -153,14 +171,8 @@ def precede(
   """
   model, num_clusters = algorithm.cluster_model, algorithm.num_clusters
   if config.mode == RANDOM:
-    if num_clusters > 1 and start_equal(model, model.weights_spec()):
-      raise errors.ConfigError(
-        f'the {num_clusters} cluster models would start equal, because the '
-        f'initial weights of {model.name} are constant, and stay so: set '
-        'initialization.mode to '
-        f'{KMEANS!r} or {WARM_START!r}, or name a layer in '
-        'model.pretrained.fresh'
-      )
+    remedy = f'set initialization.mode to {KMEANS!r} or {WARM_START!r}'
+    check_differ(model, num_clusters, remedy)
     return algorithm
   seeding = _build_training(num_clusters, objective, training)
   if config.mode == KMEANS:

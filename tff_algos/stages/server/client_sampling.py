@@ -1,5 +1,6 @@
 """Client sampling on the host, and client weights in means."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 
 import numpy as np
@@ -9,6 +10,8 @@ from tff_algos.core import algorithm, errors, seeds
 
 # Weights of clients in a mean.
 WEIGHTINGS = ('uniform', 'examples')
+# Client input: the number of clients with examples, which only a plan knows.
+NUM_CLIENTS = OrderedDict(num_clients=tf.TensorSpec([], tf.float32))
 
 
 def check_cohort_size(
@@ -72,6 +75,7 @@ def build_uniform_plan(
   downlink_floats: int,
   uplink_floats: int,
   local_solves: int = 1,
+  sends_num_clients: bool = False,
 ) -> Callable[..., algorithm.RoundPlan]:
   """Returns the plan of one phase, `'train'`, on a uniformly sampled cohort.
 
@@ -80,6 +84,7 @@ def build_uniform_plan(
     downlink_floats: Numbers sent to each client.
     uplink_floats: Numbers sent by each client.
     local_solves: Local solves of each client.
+    sends_num_clients: Whether the client input is `NUM_CLIENTS`, else `()`.
   """
 
   def plan_round(server_state, population, round_num, seed):
@@ -89,7 +94,11 @@ def build_uniform_plan(
     cost = algorithm.Cost(
       count * downlink_floats, count * uplink_floats, count * local_solves
     )
-    yield algorithm.PhaseCall('train', drawn, (), cost)
+    inputs = ()
+    if sends_num_clients:
+      num_clients = np.count_nonzero(population.num_examples)
+      inputs = OrderedDict(num_clients=np.full(count, num_clients, np.float32))
+    yield algorithm.PhaseCall('train', drawn, inputs, cost)
 
   return plan_round
 

@@ -57,3 +57,14 @@ def test_a_single_client_with_examples_has_nobody_to_score():
   cast = _assign(_NOBODY[:3], population=population)
   assert cast.members.tolist() == [1]
   assert cast.training.size == 0
+
+
+def test_roles_are_sized_by_the_available_clients():
+  some = _POPULATION._replace(is_available=np.arange(10) < 6)
+  fewer = _POPULATION._replace(num_examples=some.available_examples)
+  for found, expected in zip(
+    _assign(_NOBODY, population=some),
+    _assign(_NOBODY, population=fewer),
+    strict=True,
+  ):
+    np.testing.assert_equal(found, expected)

@@ -154,10 +154,19 @@ def test_who_took_no_part_keeps_the_first_head():
   np.testing.assert_array_equal(
     served['dense_1/bias'], state.heads['dense_1/bias'][3]
   )
-  (mean,) = algorithm.cluster_weights(state)['dense_1/bias']
-  np.testing.assert_allclose(
-    mean, state.heads['dense_1/bias'].mean(axis=0), rtol=1e-5, atol=1e-7
-  )
+
+
+def test_new_users_and_newcomers_get_the_mean_of_trained_heads():
+  algorithm = _build()
+  state = _run(algorithm, 1)
+  np.testing.assert_array_equal(state.is_trained, [1, 0, 1, 1, 1])
+  expected = state.heads['dense_1/kernel'][[*_CLIENTS]].mean(axis=0)
+  (served,) = algorithm.cluster_weights(state)['dense_1/kernel']
+  np.testing.assert_allclose(served, expected, rtol=1e-5, atol=1e-7)
+  initial, _ = toys.initial_states(algorithm, _SOURCE.population)
+  rows = algorithm.carry.newcomer_rows(state, initial)
+  np.testing.assert_array_equal(rows.heads['dense_1/kernel'], [served] * 5)
+  assert not rows.is_trained.any()
 
 
 def test_without_alignment_and_combination_it_is_fed_rep():

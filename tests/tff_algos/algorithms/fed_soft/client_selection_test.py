@@ -167,9 +167,14 @@ def test_successive_sampling_has_the_law_of_the_textbook():
 def test_shares_are_probabilities_of_everybody_or_slots(
   selection, cohort_size, is_full
 ):
-  """FedSoft, Eq. 27; K = N would make the plain means of all equal."""
+  """FedSoft, Eq. 27; K = N would make the plain means of all equal.
+
+  The second client is not available.
+  """
   importance = np.array([[1.0, 0], [1, 1], [0, 1], [0.5, 0.5]])
-  population = _population(4, 0, 5, 1)
+  population = _population(4, 7, 5, 1)._replace(
+    is_available=np.array([True, False, True, True])
+  )
   shares = client_selection.draw_shares(
     importance, population, selection, cohort_size, _generator()
   )

@@ -4,6 +4,8 @@
 and with the theory of the paper.
 """
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -353,6 +355,23 @@ def test_more_clients_than_have_examples_cannot_be_drawn():
 def test_options_out_of_range_are_refused(options, text):
   with pytest.raises(errors.ConfigError, match=text):
     fed_soft.FedSoftConfig(**options)
+
+
+def test_models_that_stay_equal_are_refused():
+  """Without cohorts; fixed importance separates equal models, too."""
+  model = dataclasses.replace(
+    toys.linear(3), initialize=lambda seed: {'kernel': tf.zeros([3, 1])}
+  )
+  for options in (
+    {},
+    {'num_clusters': 1, 'selection': 'weighted_full'},
+    {'fixed_importance': ((1.0, 0.0),), 'selection': 'weighted_full'},
+  ):
+    fed_soft.build_fed_soft(model, fed_soft.FedSoftConfig(**options))
+  with pytest.raises(errors.ConfigError, match='start equal.*and stay so: set'):
+    fed_soft.build_fed_soft(
+      model, fed_soft.FedSoftConfig(selection='weighted_full')
+    )
 
 
 @pytest.mark.parametrize('selection', ['with_replacement', 'weighted_full'])

@@ -48,8 +48,8 @@ def test_another_rule_than_the_mean_is_refused():
 @pytest.mark.parametrize(
   ('name', 'options', 'text'),
   [
-    ('scaffold', {}, "host 'scaffold' also uploads control_change"),
-    ('fed_dc', {}, "host 'fed_dc' also uploads change"),
+    ('scaffold', {}, "host 'scaffold' lets clients keep what they learn"),
+    ('fed_dc', {}, "host 'fed_dc' lets clients keep what they learn"),
     ('fed_dyn', {}, "host 'fed_dyn' lets clients keep what they learn"),
     ('fed_avg', _server('adam'), "has server_optimizer 'adam', which counts"),
   ],

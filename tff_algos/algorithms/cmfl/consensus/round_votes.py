@@ -19,7 +19,7 @@ from tff_algos.algorithms.cmfl.consensus import (
   statements,
 )
 from tff_algos.algorithms.cmfl.consensus import ballot as ballot_lib
-from tff_algos.core import checks
+from tff_algos.core import checks, errors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,8 +27,8 @@ class ConsensusConfig(ballot_lib.Limits):
   """Options of the protocol and of malicious members, besides `Limits`.
 
   Attributes:
-    protocol: `'simulated'`, message by message, or `'assumed'`: members agree
-      without messages, as in the authors' runs.
+    protocol: `'simulated'`, message by message, or `'assumed'`: members, none
+      of them malicious, agree without messages, as in the authors' runs.
     malicious_fraction: Share of all clients that are malicious as members of a
       committee, in [0, 1], rounded down and drawn once per run. Clients that
       falsify uploads with the same fraction are the same clients.
@@ -45,6 +45,11 @@ class ConsensusConfig(ballot_lib.Limits):
     checks.check_at_least('malicious_fraction', self.malicious_fraction, 0)
     checks.check_fraction('malicious_fraction', self.malicious_fraction)
     checks.check_one_of('behaviour', self.behaviour, behaviours.NAMES)
+    if self.protocol == 'assumed' and self.malicious_fraction:
+      raise errors.ConfigError(
+        f'consensus.malicious_fraction is {self.malicious_fraction:g}, but '
+        "protocol 'assumed' has no votes; set protocol to 'simulated'"
+      )
 
 
 class Round(NamedTuple):

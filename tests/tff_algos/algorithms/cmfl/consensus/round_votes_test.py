@@ -123,6 +123,7 @@ def test_malicious_members_are_drawn_once_for_a_seed():
     ({'protocol': 'pbft'}, 'protocol'),
     ({'malicious_fraction': 1.5}, 'malicious_fraction'),
     ({'behaviour': 'rude'}, 'behaviour'),
+    ({'protocol': 'assumed', 'malicious_fraction': 0.1}, 'has no votes; set'),
     ({'max_views': 0}, 'max_views'),
   ],
 )
