@@ -284,7 +284,7 @@ def _draw_ends(
   figure = figure_lib.Figure(figsize=(10, height), layout='constrained')
   axes = figure.subplots()
   for place, (_, values) in enumerate(curves.values()):
-    ends = values[:, -stored.last :].mean(1)
+    ends = values[:, -1]
     axes.plot(ends, [place] * len(ends), 'o', color='C0', alpha=0.4)
     axes.plot(ends.mean(), place, '|', color='C0', markersize=14)
   axes.set_yticks(
@@ -292,7 +292,7 @@ def _draw_ends(
     [f'{title} ({len(values)})' for title, (_, values) in curves.items()],
   )
   axes.set_ylim(len(curves) - 0.5, -0.5)
-  axes.set_xlabel(f'{_end_label(stored)}: seeds and their mean')
+  axes.set_xlabel(f'{_axis_label(stored)}, last round: seeds and their mean')
   return figure
 
 
@@ -327,7 +327,7 @@ def _draw_grids(
     axes.set_yticks(range(len(one.down)), one.down)
     axes.set_title(one.title, fontsize='small', wrap=True)
     axes.grid(visible=False)
-  figure.colorbar(image, ax=panels, label=_end_label(stored))
+  figure.colorbar(image, ax=panels, label=f'{_axis_label(stored)}, last round')
   return figure
 
 
@@ -338,11 +338,6 @@ def _mean(scores: Mapping[int, float]) -> float:
 
 def _axis_label(stored: results.Experiment) -> str:
   return stored.metric + ', %' * (results.scale(stored.metric) > 1)
-
-
-def _end_label(stored: results.Experiment) -> str:
-  window = f'mean of the last {stored.last} evaluations'
-  return f'{_axis_label(stored)}, {window if stored.last > 1 else "last round"}'
 
 
 def write_pages() -> None:

@@ -104,14 +104,12 @@ class Experiment:
     reproduces: Table or figure of the paper.
     sweep: Arguments of `binaries.sweep`, separated by white space, without
       `--workdir`; each `--config` begins the arguments of another sweep.
-    metric: Metric that is compared; the lower the better if it is an error, see
-      `summaries.is_error`, else the higher.
+    metric: Metric of the last round that is compared; the lower the better if
+      it is an error, see `summaries.is_error`, else the higher.
     rows: Rows of its table.
     grids: Tables of two axes, of experiments without rows.
     claims: Claims to be judged.
-    last: Number of evaluations, up to that of the last round, whose mean is the
-      score of a run.
-    choose_by: Metric by whose mean over seeds in the last round the best of the
+    choose_by: Metric of the last round by whose mean over seeds the best of the
       cells of a pattern is chosen; empty if all are named.
     needs: Why it was not run; empty for one that a CPU affords.
   """
@@ -123,7 +121,6 @@ class Experiment:
   rows: tuple[Row, ...] = ()
   grids: tuple[Grid, ...] = ()
   claims: tuple[Claim, ...] = ()
-  last: int = 1
   choose_by: str = ''
   needs: str = ''
 
@@ -265,9 +262,7 @@ def scores(
   runs = (result or {'cells': {}})['cells'].get(label, {'runs': []})['runs']
   factor = scale(experiment.metric)
   return {
-    run['seed']: factor
-    * float(np.mean(run['metrics'][experiment.metric][-experiment.last :]))
-    for run in runs
+    run['seed']: factor * run['metrics'][experiment.metric][-1] for run in runs
   }
 
 

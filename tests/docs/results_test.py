@@ -263,16 +263,6 @@ def test_costs_are_those_of_the_fastest_runs(lab):
   assert '; 3 runs, 50 min of rounds.' in results.render(_PAGE, {})
 
 
-def test_score_is_the_mean_of_the_last_evaluations(lab, tmp_path):
-  text = _EXPERIMENT.replace('rows = [', 'last = 2\nrows = [')
-  (tmp_path / 'experiments.toml').write_text(text)
-  cell = _cell(0.9, 0.9, 0.9)
-  for run, before in zip(cell['runs'], (0.5, 0.7, 0.9), strict=True):
-    run['metrics'][_METRIC] = [0.1, before, 0.9]
-  lab(new=cell)
-  assert '| New | 90.1 | 80.0 ± 10.0 | 3 |' in results.render(_PAGE, {})
-
-
 def test_a_changed_file_and_an_unknown_id_are_refused(lab):
   lab(new=_cell(0.9))
   path = results.find('lab/one').record
