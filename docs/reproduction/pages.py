@@ -193,14 +193,19 @@ def store(stored: results.Experiment, workdir: pathlib.Path) -> None:
   earlier = results.read(stored) or {'cells': {}}
   for label, cell in earlier['cells'].items():
     found = result['cells'].get(label)
-    merged = cell if found is None else _merged(cell, found)
+    merged = cell if found is None else _merged(stored, cell, found)
     result['cells'][label] = merged
   sealed_json.write(stored.record, result)
 
 
-def _merged(earlier: dict[str, Any], cell: dict[str, Any]) -> dict[str, Any]:
-  """Returns a cell with further seeds of an earlier one that it continues."""
-  if _without_seeds(earlier) != _without_seeds(cell):
+def _merged(
+  stored: results.Experiment, earlier: dict[str, Any], cell: dict[str, Any]
+) -> dict[str, Any]:
+  """Returns a cell with further seeds of an earlier one that it continues.
+
+  Their commits may differ; the page names all of them.
+  """
+  if _in_common(stored, earlier) != _in_common(stored, cell):
     return cell
   both = sorted((earlier, cell), key=lambda one: one['runs'][0]['seed'])
   made_by = []
@@ -211,10 +216,14 @@ def _merged(earlier: dict[str, Any], cell: dict[str, Any]) -> dict[str, Any]:
   return {**both[0], 'provenance': made_by, 'runs': ordered}
 
 
-def _without_seeds(cell: Mapping[str, Any]) -> tuple[Any, ...]:
+def _in_common(
+  stored: results.Experiment, cell: Mapping[str, Any]
+) -> tuple[Any, ...]:
   """Returns what the runs of a cell have in common."""
   config = copy.deepcopy(cell['config'])
-  del config['seed'], config['dataset']['seed']
+  del config['seed']
+  if '--fixed_dataset' not in stored.sweep:
+    del config['dataset']['seed']
   return config, cell['rounds'], set(cell['runs'][0]['metrics'])
 
 

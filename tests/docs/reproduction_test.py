@@ -184,13 +184,18 @@ def test_cells_that_a_stored_sweep_lacks_are_kept(swept, tmp_path, monkeypatch):
   assert results.read(_LAB)['cells'] == earlier
 
 
-@pytest.mark.parametrize('changed', [None, 'config', 'rounds', 'metrics'])
+@pytest.mark.parametrize(
+  'changed', [None, 'config', 'rounds', 'metrics', 'fixed_dataset']
+)
 def test_seeds_of_an_unchanged_cell_are_kept(
   changed, swept, tmp_path, monkeypatch
 ):
   monkeypatch.setattr(results, '_STORED', tmp_path / 'stored')
-  pages.store(_LAB, swept)
-  both = results.read(_LAB)['cells']['rate=0.5']
+  lab = _LAB
+  if changed == 'fixed_dataset':
+    lab = dataclasses.replace(_LAB, sweep=f'{_SWEEP} --fixed_dataset')
+  pages.store(lab, swept)
+  both = results.read(lab)['cells']['rate=0.5']
   earlier = copy.deepcopy(both)
   earlier['runs'] = [earlier['runs'][1]]
   earlier['config'].update(seed=1, dataset={'seed': 1})
@@ -201,11 +206,11 @@ def test_seeds_of_an_unchanged_cell_are_kept(
     earlier['rounds'] = [0, 1, 4]
   elif changed == 'metrics':
     earlier['runs'][0]['metrics'] = {'loss': [3.0, 2.0, 1.0]}
-  pages.sealed_json.write(_LAB.record, {'cells': {'rate=0.5': earlier}})
+  pages.sealed_json.write(lab.record, {'cells': {'rate=0.5': earlier}})
   shutil.rmtree(swept / 'rate=0.5' / 'seed_1')
-  pages.store(_LAB, swept)
+  pages.store(lab, swept)
   alone = {**both, 'runs': both['runs'][:1], 'provenance': [{'revision': 'r0'}]}
-  stored = results.read(_LAB)['cells']['rate=0.5']
+  stored = results.read(lab)['cells']['rate=0.5']
   assert stored == (both if changed is None else alone)
 
 
