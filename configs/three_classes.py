@@ -25,13 +25,12 @@ Not specified in the paper:
   clients; their official test sets are held out. Of CIFAR-10 all 60,000 are divided.
 * Batch size and solver: those of pFedMe's public code, except for the solver's
   learning rate on MNIST and Fashion-MNIST, where its 0.1 and 0.09 overshoot with
-  lambda = 15. The networks' 0.02 is the best of 0.02, 0.05 and 0.1 by validation
-  examples after 100 rounds, for K = 1 and 2 (docs/reproduction/pfedkm.md). The
-  regression's 0.05 was chosen on test examples: after 25 rounds (K = 2, seed 0)
-  86.4 %, with 0.02 86.3 % and with 0.1 46.8 %. Only the regression, which the paper
-  calls regularised, has weight decay.
+  lambda = 15. Of 0.02, 0.05 and 0.1, 0.02 is the best by validation examples after
+  100 rounds: of the networks for K = 1 and 2, of the regression for K = 1 and 4
+  (docs/reproduction/pfedkm.md). Only the regression, which the paper calls
+  regularised, has weight decay.
 * The scaling of pixels: here they are values from 0 to 1. pFedMe's code standardises
-  each pixel of MNIST and scales CIFAR-10 to [-1, 1]; neither is offered.
+  each pixel of MNIST and scales CIFAR-10 to [-1, 1]; neither is done.
 * Whether Table 2 shows the last round or the best one. Here it is the last.
 * Which accuracy Table 2 shows. `participating/test/personalized/accuracy` is that
   of the personalized models; `--config.algorithm.local_training.kept=both` adds that
@@ -50,11 +49,6 @@ COLUMNS = (
 )
 _TFDS = '_tfds'
 _VALIDATED = '_validated'
-_PERSONAL_LEARNING_RATES = {
-  'mnist_network': 0.02,
-  'fashion_mnist_network': 0.02,
-  'cifar10_network': 0.01,
-}
 _MODELS = {
   'mnist_logistic': 'logistic_regression',
   'cifar10_network': 'small_cnn',
@@ -119,7 +113,7 @@ def moreau_envelope(variant: str) -> dict:
   column = _column_of(variant)
   return {
     'client_learning_rate': client_learning_rate(variant),
-    'personal_learning_rate': _PERSONAL_LEARNING_RATES.get(column, 0.05),
+    'personal_learning_rate': 0.01 if column == 'cifar10_network' else 0.02,
     'weight_decay': 0.001 if column == 'mnist_logistic' else 0.0,
   }
 
