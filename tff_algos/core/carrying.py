@@ -62,10 +62,10 @@ class Carry(NamedTuple):
     newcomer_rows: (server state of the parent run, initial server state of the
       new population), NumPy -> the initial server state whose rows newcomers
       and whose `INITIAL` fields the run gets; by default the initial one.
-    newcomer_state: (server state of the parent run, initial client state),
-      NumPy -> client state of a newcomer; None for the initial one.
+    newcomer_state: server state of the parent run, NumPy -> client state of
+      all newcomers; None for their initial ones.
   """
 
   rules: 'Rules'
   newcomer_rows: Callable[[Structure, Structure], Structure] = _as_initialized
-  newcomer_state: Callable[[Structure, Structure], Structure] | None = None
+  newcomer_state: Callable[[Structure], Structure] | None = None

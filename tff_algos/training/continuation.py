@@ -389,6 +389,7 @@ def _import_states(
 ) -> None:
   """Gives the store the states of known clients, and of some newcomers."""
   newcomer_state = algorithm.carry.newcomer_state
+  newcomer_row = newcomer_state and store.encode(newcomer_state(old))
   is_stored = rows.has_state()
   clients = [
     index
@@ -398,11 +399,9 @@ def _import_states(
 
   def row(client: int) -> np.ndarray:
     origin = moves.origin[client]
-    if origin >= 0:
-      return rows.row(origin)
-    initial = store.initial_state(client)
-    state = newcomer_state(old, initial) if newcomer_state else initial
-    return store.encode(state)
+    if origin < 0 and newcomer_row is not None:
+      return newcomer_row
+    return rows.row(origin)
 
   store.import_rows(round_num, clients, _blocks(row, clients))
 
