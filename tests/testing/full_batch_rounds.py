@@ -3,9 +3,11 @@
 f_k(w) = |X_k w - y_k|^2 / (2 n_k); a client takes two steps of gradient descent.
 """
 
+import types
+
 import numpy as np
 
-from tests.testing import toys
+from tests.testing import continued, toys
 from tff_algos.core import seeds
 from tff_algos.numerics import optimizers
 from tff_algos.runtimes import debug_runtime
@@ -38,6 +40,24 @@ def run(algorithm, num_rounds, source=SOURCE):
   return toys.run_rounds(algorithm, runtime, source, num_rounds)
 
 
+def run_with_newcomers(algorithm, folder):
+  """Runs two rounds, and one more after three clients came, two of them empty.
+
+  Returns:
+    The server state and the states of the clients with examples.
+  """
+  debug = debug_runtime.DebugRuntime(algorithm, len(SIZES))
+  case = types.SimpleNamespace(
+    algorithm=algorithm, debug=debug, vectorized=debug
+  )
+  parent = continued.Run(case, folder / 'parent', SOURCE).train(2)
+  ids = SOURCE.population.client_ids
+  source = continued.population(SOURCE, ids, n1=ids[1], n2=ids[1], n3=ids[0])
+  child = parent.follow('child', source).train(1)
+  others = [*np.array(ids)[np.flatnonzero(SIZES)], 'n3']
+  return child.server_state, [child.state_of(one) for one in others]
+
+
 def start(algorithm):
   """Returns the initial model as a vector, float64."""
   state, _ = toys.initial_states(algorithm, SOURCE.population)
@@ -66,11 +86,6 @@ def descend(w, k, slope=0.0, pull=0.0, center=0.0, rate=RATE):
   for _ in range(NUM_STEPS):
     w = w - rate * (gradient(w, k) + slope + pull * (w - center))
   return w
-
-
-def mean_of(vectors):
-  """The mean over the clients with examples."""
-  return np.mean(np.array(vectors)[np.flatnonzero(SIZES)], axis=0)
 
 
 def minimum():

@@ -163,7 +163,7 @@ def build_brain_torrent(
         'num_examples': carrying.CLIENTS,
         'versions': carrying.PAIRS,
       },
-      newcomer_state=lambda server_state, initial: ClientState(
+      newcomer_state=lambda server_state: ClientState(
         tf.nest.map_structure(np.asarray, mean_model(server_state))
       ),
     ),

@@ -9,11 +9,11 @@ Round t:
   client_work     minimise the loss - <l_k, y> + a/2 |y - x|^2 from y = x; then
                   l_k <- l_k - a (y - x)
   aggregation     mean of y, all clients weighted equally
-  server_update   h <- h - a m/M (mean y - x); x <- mean y - h / a
+  server_update   M h <- M h - a m (mean y - x); x <- mean y - h / a
 
 Names: a = proximal_weight (the paper's alpha), l_k = gradient of the local loss
-  (equal to it after an exact solve), h = mean of all l_k, M = num_clients,
-  those with examples.
+  (equal to it after an exact solve), h = mean of the l_k of all M clients,
+  M h = gradient_sum, m = cohort_size, M = num_clients, those with examples.
 Fixed point (tested): with exact solves x converges to the minimum of the mean
   loss, for any heterogeneity of the clients.
 Cost per client and round: downlink P, uplink P floats, one solve; a client
@@ -74,11 +74,11 @@ class ServerState(NamedTuple):
 
   Attributes:
     model_weights: x.
-    mean_gradient: h, like the model.
+    gradient_sum: M h, like the model.
   """
 
   model_weights: model_lib.Weights
-  mean_gradient: model_lib.Weights
+  gradient_sum: model_lib.Weights
 
 
 class ClientState(NamedTuple):
@@ -152,7 +152,7 @@ def build_fed_dyn(
       sends_num_clients=True,
     ),
     carry=carrying.Carry(
-      {'model_weights': carrying.KEEP, 'mean_gradient': carrying.CLIENT_MEAN}
+      {'model_weights': carrying.KEEP, 'gradient_sum': carrying.CLIENT_SUM}
     ),
   )
 
@@ -188,18 +188,15 @@ def _build_training(model, config):
 def _build_update(config):
   def update(server_state, aggregates):
     mean, old = aggregates['local_weights'], server_state.model_weights
-    share = tf.math.divide_no_nan(
-      config.proximal_weight * mean.weight,
-      tf.reduce_max(aggregates['num_clients'].values),
-    )
     way = trees.subtract(mean.value, old)
-    gradient = trees.subtract(
-      server_state.mean_gradient, trees.scale(way, share)
+    gradient_sum = trees.subtract(
+      server_state.gradient_sum,
+      trees.scale(way, config.proximal_weight * mean.weight),
     )
-    weights = trees.subtract(
-      mean.value, trees.scale(gradient, 1 / config.proximal_weight)
-    )
-    updated = ServerState(weights, gradient)
+    num_clients = tf.reduce_max(aggregates['num_clients'].values)
+    factor = tf.math.divide_no_nan(1.0, config.proximal_weight * num_clients)
+    weights = trees.subtract(mean.value, trees.scale(gradient_sum, factor))
+    updated = ServerState(weights, gradient_sum)
     # Without contributions, the mean is undefined.
     return trees.select(mean.weight > 0, updated, server_state), OrderedDict()
 

@@ -185,7 +185,7 @@ def build_l2gd(
         'num_rounds': carrying.KEEP,
         'seed': carrying.KEEP,
       },
-      newcomer_state=lambda server_state, initial: ClientState(
+      newcomer_state=lambda server_state: ClientState(
         server_state.model_weights
       ),
     ),

@@ -173,7 +173,7 @@ def build_per_fed_avg(
       {
         'model_weights': carrying.KEEP,
       },
-      newcomer_state=lambda server_state, initial: ClientState(
+      newcomer_state=lambda server_state: ClientState(
         server_state.model_weights
       ),
     ),

@@ -6,18 +6,20 @@ Algorithm 1, option II.
 
 Round t:
   plan            sample `cohort_size` clients uniformly
-  make_message    the global model x and its control c
+  make_message    the global model x and the sum M c of all c_k
   client_work     y <- y - eta (g(y) - c_k + c), from y = x; then
                   c_k+ <- c_k - c + (x - y) / (steps * eta)
   aggregation     means of y and of c_k+ - c_k, all clients weighted equally
-  server_update   x <- x + eta_g (mean y - x); c <- c + m/M mean (c_k+ - c_k)
+  server_update   x <- x + eta_g (mean y - x); M c <- M c + m mean (c_k+ - c_k)
 
 Names: eta = learning rate of local_training, eta_g = server_learning_rate, m =
-  cohort_size, M = num_clients, those with examples, c and c_k = control.
-Invariant (tested): c is the mean of the c_k of all M clients.
+  cohort_size, M = num_clients, those with examples, c_k = control, M c =
+  control_sum.
+Invariant (tested): c is the mean of the c_k of all M clients, also after a run
+  is continued with newcomers, whose c_k are zero.
 Reductions (tested): with controls of zero a round is FedAvg's.
-Cost per client and round: 2 P down (x, c), 2 P up (y, c_k+ - c_k), one solve; a
-  client keeps c_k, P floats. M is not counted.
+Cost per client and round: 2 P down (x, M c), 2 P up (y, c_k+ - c_k), one solve;
+  a client keeps c_k, P floats. M is not counted.
 
 With momentum, (x - y) / (steps * eta) is larger than the mean gradient by up to
 1 / (1 - momentum); the formula is kept, as everywhere.
@@ -68,11 +70,11 @@ class ServerState(NamedTuple):
 
   Attributes:
     model_weights: x.
-    control: c, like the model.
+    control_sum: M c, like the model.
   """
 
   model_weights: model_lib.Weights
-  control: model_lib.Weights
+  control_sum: model_lib.Weights
 
 
 class ClientState(NamedTuple):
@@ -90,11 +92,11 @@ class Message(NamedTuple):
 
   Attributes:
     model_weights: x.
-    control: c.
+    control_sum: M c.
   """
 
   model_weights: model_lib.Weights
-  control: model_lib.Weights
+  control_sum: model_lib.Weights
 
 
 class TrainResult(NamedTuple):
@@ -104,13 +106,11 @@ class TrainResult(NamedTuple):
     local_weights: y.
     control_change: c_k+ - c_k.
     client_weight: 1, float32 `[]`; 0 without examples.
-    num_clients: M, as received, float32 `[]`.
   """
 
   local_weights: model_lib.Weights
   control_change: model_lib.Weights
   client_weight: tf.Tensor
-  num_clients: tf.Tensor
 
 
 def build_scaffold(
@@ -133,14 +133,10 @@ def build_scaffold(
       'train': algorithm.Phase(
         name='train',
         make_message=lambda server_state: Message(
-          server_state.model_weights, server_state.control
+          server_state.model_weights, server_state.control_sum
         ),
         client_work=_build_training(model, config),
-        aggregation={
-          'local_weights': mean,
-          'control_change': mean,
-          'num_clients': aggregation.Collect(),
-        },
+        aggregation={'local_weights': mean, 'control_change': mean},
         server_update=_build_update(config),
         client_input=client_sampling.NUM_CLIENTS,
         uploads=global_model.two_uploads('control_change'),
@@ -153,7 +149,7 @@ def build_scaffold(
       sends_num_clients=True,
     ),
     carry=carrying.Carry(
-      {'model_weights': carrying.KEEP, 'control': carrying.CLIENT_MEAN}
+      {'model_weights': carrying.KEEP, 'control_sum': carrying.CLIENT_SUM}
     ),
   )
 
@@ -162,7 +158,9 @@ def _build_training(model, config):
   base = objectives.mean_loss(model, config.loss_scale)
 
   def train(message, client_input, client_state, data, seed):
-    offset = trees.subtract(message.control, client_state.control)
+    num_clients = client_input['num_clients']
+    control = trees.scale(message.control_sum, 1.0 / num_clients)
+    offset = trees.subtract(control, client_state.control)
     weights, loss = local_training_lib.train(
       objectives.tilted(base, offset),
       message.model_weights,
@@ -177,14 +175,11 @@ def _build_training(model, config):
     mean_gradient = trees.scale(way, tf.math.divide_no_nan(1.0, distance))
     change = trees.select(
       distance > 0,
-      trees.subtract(mean_gradient, message.control),
+      trees.subtract(mean_gradient, control),
       trees.zeros_like(way),
     )
     result = TrainResult(
-      weights,
-      change,
-      client_sampling.client_weight(data, 'uniform'),
-      client_input['num_clients'],
+      weights, change, client_sampling.client_weight(data, 'uniform')
     )
     state = ClientState(trees.add(client_state.control, change))
     return algorithm.ClientOutput(result, state, OrderedDict(loss=loss))
@@ -197,12 +192,11 @@ def _build_update(config):
     old, mean = server_state.model_weights, aggregates['local_weights']
     change = aggregates['control_change']
     weights = trees.interpolate(old, mean.value, config.server_learning_rate)
-    num_clients = tf.reduce_max(aggregates['num_clients'].values)
-    share = tf.math.divide_no_nan(change.weight, num_clients)
+    total_change = trees.scale(change.value, change.weight)
     return ServerState(
       # Without contributions, the mean is undefined.
       model_weights=trees.select(mean.weight > 0, weights, old),
-      control=trees.add(server_state.control, trees.scale(change.value, share)),
+      control_sum=trees.add(server_state.control_sum, total_change),
     ), OrderedDict()
 
   return update

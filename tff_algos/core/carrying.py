@@ -27,9 +27,10 @@ class Rule(enum.Enum):
       model has the lowest loss on its training examples.
     PAIRS: A value for each pair of clients on axes 0 and 1. It moves with both;
       pairs with a newcomer or a returned client have the initial value.
-    CLIENT_MEAN: The mean over all clients of a quantity that is zero for
-      newcomers. It is scaled by the share of clients that bring their state, as
-      if those that leave were like those that stay.
+    CLIENT_SUM: The sum over all clients of a quantity that is zero for
+      newcomers. It is scaled by the number of clients that bring their state
+      over that of the parent run's, as if those that leave were like those
+      that stay.
   """
 
   KEEP = enum.auto()
@@ -38,10 +39,10 @@ class Rule(enum.Enum):
   CLIENTS = enum.auto()
   CLUSTER = enum.auto()
   PAIRS = enum.auto()
-  CLIENT_MEAN = enum.auto()
+  CLIENT_SUM = enum.auto()
 
 
-KEEP, OPTIMIZER, INITIAL, CLIENTS, CLUSTER, PAIRS, CLIENT_MEAN = Rule
+KEEP, OPTIMIZER, INITIAL, CLIENTS, CLUSTER, PAIRS, CLIENT_SUM = Rule
 
 
 def _as_initialized(old: Structure, initial: Structure) -> Structure:
@@ -61,10 +62,10 @@ class Carry(NamedTuple):
     newcomer_rows: (server state of the parent run, initial server state of the
       new population), NumPy -> the initial server state whose rows newcomers
       and whose `INITIAL` fields the run gets; by default the initial one.
-    newcomer_state: (server state of the parent run, initial client state),
-      NumPy -> client state of a newcomer; None for the initial one.
+    newcomer_state: server state of the parent run, NumPy -> client state of
+      all newcomers; None for their initial ones.
   """
 
   rules: 'Rules'
   newcomer_rows: Callable[[Structure, Structure], Structure] = _as_initialized
-  newcomer_state: Callable[[Structure, Structure], Structure] | None = None
+  newcomer_state: Callable[[Structure], Structure] | None = None

@@ -220,7 +220,6 @@ RELEASES: dict[str, Mapping[str, Treatment]] = {
   'scaffold': {
     'train.local_weights': _MEAN,
     'train.control_change': _MEAN,
-    'train.num_clients': _NUM_CLIENTS,
   },
 }
 

@@ -100,6 +100,30 @@ class Saved(NamedTuple):
   server_leaves: list[np.ndarray]
 
 
+def fill(
+  folder: pathlib.Path, state: Structure, leaves: list[np.ndarray], remedy: str
+) -> Structure:
+  """Returns a saved server state in the structure of an initial one.
+
+  Args:
+    folder: That of the checkpoint or its run, for the error.
+    state: The initial server state, NumPy.
+    leaves: Leaves of the saved one.
+    remedy: What to do if they do not fit.
+
+  Raises:
+    CheckpointError: If they have other shapes.
+  """
+  expected = [leaf.shape for leaf in tf.nest.flatten(state)]
+  found = [leaf.shape for leaf in leaves]
+  if expected != found:
+    raise errors.CheckpointError(
+      f'{folder} has a server state with arrays of the shapes {found}, with '
+      f'this config, data and program they are {expected}. {remedy}'
+    )
+  return tf.nest.pack_sequence_as(state, leaves)
+
+
 class CheckpointManager:
   """Writes, finds and reads the checkpoints of one run.
 
@@ -333,7 +357,8 @@ class CheckpointManager:
       The server state, NumPy.
 
     Raises:
-      CheckpointError: If it is damaged, or of another run's identity.
+      CheckpointError: If it is damaged, of another run's identity, or if its
+        server state has another structure.
     """
     self.check_identity(round_num)
     try:
@@ -343,7 +368,13 @@ class CheckpointManager:
       folder = self._round_folder(round_num)
       self._refuse(folder, f'{error.filename} is missing')
     store.seed = saved.manifest['seed']
-    return tf.nest.pack_sequence_as(server_state, saved.server_leaves)
+    return fill(
+      self._round_folder(round_num),
+      server_state,
+      saved.server_leaves,
+      'Another version of the program wrote it: take that version, or train '
+      'anew in another --workdir',
+    )
 
   def read(self, round_num: int) -> Saved:
     """Reads a checkpoint of any identity.

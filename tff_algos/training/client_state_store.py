@@ -208,10 +208,6 @@ class ClientStateStore:
       b''.join(np.asarray(value).tobytes() for value in values), np.uint8
     )
 
-  def initial_state(self, client_index: int) -> Structure:
-    """Returns the state of a client that never took part, NumPy."""
-    return self._initial_state(client_index, self.seed)
-
   def mark_saved(self, index: StoreIndex) -> None:
     """Marks a written index as the saved state of the store."""
     self._index = index
@@ -281,7 +277,7 @@ class ClientStateStore:
       return self._stacks.leaves(place), place[1]
     segment = int(self._index.segment[client])
     if segment == 0:
-      state = tf.nest.flatten(self.initial_state(client))
+      state = tf.nest.flatten(self._initial_state(client, self.seed))
       return [np.asarray(leaf)[np.newaxis] for leaf in state], 0
     if segment not in self._segments:
       self._segments[segment] = self._open_segment(segment)

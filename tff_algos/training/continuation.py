@@ -21,7 +21,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
 from tff_algos.core import algorithm as algorithm_lib
@@ -38,6 +37,11 @@ GO_ON, ANEW = 'go_on', 'anew'
 _PARENT_REMEDY = (
   'Put a copy of it back, or start the run anew in another --workdir, with '
   '--continue_from'
+)
+_STATE_REMEDY = (
+  'Take its options (number of clusters, optimizer of the server, ...), data '
+  'of the same features and classes, and the version of the program that wrote '
+  'it; or start without --continue_from'
 )
 # Rows that are copied at once.
 _BLOCK_SIZE = 1024
@@ -203,7 +207,8 @@ def start(
   Raises:
     ConfigError: If the parent has another model, algorithm or seed, or too few
       clients in common with the population.
-    CheckpointError: If its checkpoint is damaged or has no client ids.
+    CheckpointError: If its checkpoint is damaged, has no client ids, or a
+      server state of other shapes.
   """
   folder = parent_folder(workdir, parent)
   manager = _manager(folder)
@@ -220,7 +225,7 @@ def start(
     loop.initial_server_state(algorithm, size, store.seed)
     for size in (len(saved.client_ids), len(clients))
   )
-  old = _fill(folder, old, saved.server_leaves)
+  old = checkpoint_lib.fill(folder, old, saved.server_leaves, _STATE_REMEDY)
   carrier = moved_states.Carrier(
     algorithm.carry, moves, departed, config.optimizer == ANEW
   )
@@ -278,22 +283,6 @@ def _check_same(
       f'this config it is {now}. Take the options of that run that decide what '
       'clients keep, or start without --continue_from'
     )
-
-
-def _fill(
-  folder: pathlib.Path, state: Structure, leaves: list[np.ndarray]
-) -> Structure:
-  """Returns the saved server state in the structure of an initial one."""
-  expected = [leaf.shape for leaf in tf.nest.flatten(state)]
-  found = [leaf.shape for leaf in leaves]
-  if expected != found:
-    raise errors.ConfigError(
-      f'{folder} cannot be continued: its server state has arrays of the '
-      f'shapes {found}, with this config and data {expected}. Take its '
-      'options (number of clusters, optimizer of the server, ...) and data of '
-      'the same features and classes, or start without --continue_from'
-    )
-  return tf.nest.pack_sequence_as(state, leaves)
 
 
 def _match(
@@ -400,6 +389,7 @@ def _import_states(
 ) -> None:
   """Gives the store the states of known clients, and of some newcomers."""
   newcomer_state = algorithm.carry.newcomer_state
+  newcomer_row = newcomer_state and store.encode(newcomer_state(old))
   is_stored = rows.has_state()
   clients = [
     index
@@ -409,11 +399,9 @@ def _import_states(
 
   def row(client: int) -> np.ndarray:
     origin = moves.origin[client]
-    if origin >= 0:
-      return rows.row(origin)
-    initial = store.initial_state(client)
-    state = newcomer_state(old, initial) if newcomer_state else initial
-    return store.encode(state)
+    if origin < 0 and newcomer_row is not None:
+      return newcomer_row
+    return rows.row(origin)
 
   store.import_rows(round_num, clients, _blocks(row, clients))
 

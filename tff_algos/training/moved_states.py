@@ -114,9 +114,9 @@ class Carrier:
         return initial
       case carrying.OPTIMIZER:
         return initial if self._is_optimizer_anew else old
-      case carrying.CLIENT_MEAN:
-        share = np.mean(origin >= 0)
-        return np.asarray(share * old, old.dtype)
+      case carrying.CLIENT_SUM:
+        factor = np.sum(origin >= 0) / self._moves.num_old
+        return np.asarray(factor * old, old.dtype)
       case carrying.PAIRS:
         moved = np.array(initial)
         kept = np.flatnonzero(stays)

@@ -123,7 +123,7 @@ def test_the_model_of_reports_and_newcomers_is_the_mean_by_examples():
   found = algorithm.cluster_weights(state)['point']
   expected = np.average(_own(states), axis=0, weights=_SIZES)
   np.testing.assert_allclose(found, [expected], rtol=1e-5)
-  newcomer = algorithm.carry.newcomer_state(state, states[2])
+  newcomer = algorithm.carry.newcomer_state(state)
   np.testing.assert_array_equal([newcomer.personalized_weights['point']], found)
 
 

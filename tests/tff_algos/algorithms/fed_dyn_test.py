@@ -33,16 +33,21 @@ def test_rounds_agree_with_numpy():
   state, states, _ = rounds.run(algorithm, 3)
   np.testing.assert_allclose(rounds.vector(state.model_weights), x, rtol=1e-4)
   np.testing.assert_allclose(
-    rounds.vector(state.mean_gradient), mean_gradient, rtol=1e-3, atol=1e-5
+    rounds.vector(state.gradient_sum), 4 * mean_gradient, rtol=1e-3, atol=1e-5
   )
   for ours, expected in zip(states, gradients, strict=True):
     np.testing.assert_allclose(
       rounds.vector(ours.gradient), expected, rtol=1e-3, atol=1e-5
     )
-  # Every l_k counts in h, also those of clients that took no part.
-  mean = rounds.mean_of([rounds.vector(one.gradient) for one in states])
+
+
+def test_the_sum_of_the_gradients_holds_with_newcomers(tmp_path):
+  """Of clients that never took part, too."""
+  algorithm = _build(2, proximal_weight=2.0)
+  state, states = rounds.run_with_newcomers(algorithm, tmp_path)
+  total = np.sum([rounds.vector(one.gradient) for one in states], axis=0)
   np.testing.assert_allclose(
-    rounds.vector(state.mean_gradient), mean, rtol=1e-3, atol=1e-5
+    rounds.vector(state.gradient_sum), total, rtol=1e-3, atol=1e-5
   )
 
 

@@ -35,7 +35,7 @@ def test_rounds_agree_with_numpy():
   state, states, _ = rounds.run(algorithm, 3)
   np.testing.assert_allclose(rounds.vector(state.model_weights), x, rtol=1e-4)
   np.testing.assert_allclose(
-    rounds.vector(state.control), control, rtol=1e-3, atol=1e-5
+    rounds.vector(state.control_sum), 4 * control, rtol=1e-3, atol=1e-5
   )
   for ours, expected in zip(states, controls, strict=True):
     np.testing.assert_allclose(
@@ -43,14 +43,14 @@ def test_rounds_agree_with_numpy():
     )
 
 
-def test_the_control_is_the_mean_of_the_clients_controls():
-  """Of all that have examples, those who never took part included."""
-  state, states, _ = rounds.run(_build(2), 3)
-  mean = rounds.mean_of([rounds.vector(one.control) for one in states])
+def test_the_sum_of_the_controls_holds_with_newcomers(tmp_path):
+  """Of clients that never took part, too."""
+  state, states = rounds.run_with_newcomers(_build(2), tmp_path)
+  total = np.sum([rounds.vector(one.control) for one in states], axis=0)
   np.testing.assert_allclose(
-    rounds.vector(state.control), mean, rtol=1e-4, atol=1e-6
+    rounds.vector(state.control_sum), total, rtol=1e-4, atol=1e-6
   )
-  assert np.abs(mean).max() > 0.01
+  assert np.abs(total).max() > 0.01
 
 
 def test_the_first_round_is_that_of_fed_avg_all_clients_alike():

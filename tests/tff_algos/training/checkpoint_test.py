@@ -294,6 +294,14 @@ def test_manifest_of_another_schema_version_is_refused(tmp_path):
     saved_run.Run(tmp_path).restore(1)
 
 
+def test_server_state_of_another_program_version_is_refused(tmp_path):
+  run = saved_run.Run(tmp_path).train(1)
+  with pytest.raises(
+    errors.CheckpointError, match=r'arrays of the shapes .*that version'
+  ):
+    run.checkpoints.restore(1, {'kernel': np.zeros(4, np.float32)}, run.store)
+
+
 def test_other_identity_is_refused_with_the_keys_that_differ(tmp_path):
   saved_run.Run(tmp_path).train(1)
   other = {'seed': 3, 'algorithm': {'name': 'b', 'sizes': (1, 2), 'new': 0.5}}

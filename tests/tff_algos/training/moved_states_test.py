@@ -42,12 +42,20 @@ def test_rows_move_with_their_clients():
     (carrying.OPTIMIZER, False, [4.0]),
     (carrying.OPTIMIZER, True, [0.5]),
     (carrying.INITIAL, False, [0.5]),
-    # Three of four clients bring their state.
-    (carrying.CLIENT_MEAN, False, [3.0]),
   ],
 )
 def test_fields_without_clients(rule, is_anew, expected):
   assert _move(rule, [4.0], [0.5], is_anew)[0] == expected
+
+
+def test_a_sum_is_scaled_by_the_clients_that_bring_their_state():
+  # Of four clients one stays; two come, and one returns.
+  moves = moved_states.Moves(np.array([-1, 2, -1, 4], np.int32), 4)
+  carrier = moved_states.Carrier(
+    carrying.Carry({'value': carrying.CLIENT_SUM}), moves, _GONE, False
+  )
+  moved = carrier.move(_State(np.float32([4])), _State(np.zeros(1)))
+  assert moved.value.tolist() == [2]
 
 
 def test_pairs_move_with_both_clients():

@@ -213,8 +213,10 @@ def build_fed_soft(
   TensorShape([5, 2])
 
   Raises:
-    ConfigError: If equal cluster models would stay equal. From the initial
-      server state, if `fixed_importance` does not fit the population.
+    ConfigError: If cluster models start equal and `selection` is
+      `'weighted_full'` without `fixed_importance`, so that they stay equal.
+      From the initial server state, if `fixed_importance` does not fit the
+      population.
   """
   if config.selection == 'weighted_full' and not config.fixed_importance:
     # Cohorts separate equal models, which fit every example alike.
