@@ -178,6 +178,11 @@ def config_hash(config: ExperimentConfig) -> str:
   return config_lib.config_hash(effective(to_published(config)))
 
 
+def unpublished_hash(config: ExperimentConfig) -> str:
+  """Returns the hash of the same sections with the seed, not to be released."""
+  return config_lib.config_hash(effective(config_lib.to_dict(config)))
+
+
 def identity(
   config: ExperimentConfig, dataset: dataset_lib.FederatedDataset
 ) -> dict[str, Any]:
