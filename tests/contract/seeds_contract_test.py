@@ -352,7 +352,7 @@ _OF_OTHER_KINDS = {
 
 def test_all_randomness_can_be_recorded():
   known = {f'tf.random.{name}' for name in streams.STATELESS}
-  known |= {'tf.random.fold_in'}
+  known |= {'tf.random.fold_in', 'tf.random.split'}
   is_random = re.compile(r'((tf|np)\.)?random\.\w').match
   others = {
     path for path, name, _ in _calls() if is_random(name) and name not in known

@@ -4,8 +4,8 @@ A stream is what the bits of a draw are a function of:
   ('host', base seed, purpose, round, client id)  of `core.seeds`
   ('philox', seed)                                of `tf.random.stateless_*`
   ('hash', seed, counters)                        of `numerics.index_random`
-`stateless_fold_in` makes a seed, and draws nothing. Tracing draws nothing
-either: code is recorded where it runs eagerly.
+`fold_in` and `split` of `tf.random` make seeds, and draw nothing. Tracing draws
+nothing either: code is recorded where it runs eagerly.
 """
 
 import contextlib

@@ -178,6 +178,11 @@ def config_hash(config: ExperimentConfig) -> str:
   return config_lib.config_hash(effective(to_published(config)))
 
 
+def unpublished_hash(config: ExperimentConfig) -> str:
+  """Returns the hash of the same sections with the seed, not to be released."""
+  return config_lib.config_hash(effective(config_lib.to_dict(config)))
+
+
 def identity(
   config: ExperimentConfig, dataset: dataset_lib.FederatedDataset
 ) -> dict[str, Any]:
@@ -193,7 +198,6 @@ def identity(
     **config.attack.identity(),
     **config.privacy.identity(config.training.num_rounds),
     **config.lr_schedule.identity(),
-    **(config.continuation.identity() if config.privacy.is_on else {}),
   }
 
 
@@ -280,8 +284,13 @@ def build_algorithm(
   facts = private_algorithm.Facts(
     int(np.count_nonzero(dataset.num_examples(schema_lib.TRAIN))),
     config.training.num_rounds,
-    # Without the seed: a built algorithm serves runs of several.
-    config_lib.config_hash({**identity(config, dataset), 'seed': None}),
+    config_lib.config_hash(
+      {
+        **identity(config, dataset),
+        **config.continuation.identity(),
+        'seed': None,  # A built algorithm serves runs of several.
+      }
+    ),
   )
   return private_algorithm.make_private(attacked, config.privacy, facts)
 

@@ -90,6 +90,7 @@ def _computation(config, dataset) -> dict[str, Any]:
   attackers = experiment.find_attackers(config, dataset)
   decides = {
     **experiment.identity(config, dataset),
+    **config.continuation.identity(),  # The noise follows from it.
     'runtime': _without_calibration(config_lib.to_dict(config.runtime)),
     'attackers': np.flatnonzero(attackers).tolist(),
     # Of it an identity may lack the budget, which ends a run.

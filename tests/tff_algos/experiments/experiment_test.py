@@ -15,6 +15,7 @@ from tff_algos.experiments import experiment
 from tff_algos.privacy import private_algorithm
 from tff_algos.rounds import phase_types
 from tff_algos.runtimes.distributed import process_cluster, process_group
+from tff_algos.training import loop
 
 
 def _parse(**overrides) -> experiment.ExperimentConfig:
@@ -131,15 +132,29 @@ def test_identity_changes_with_what_decides_the_states_alone(
   assert (other != experiment.identity(_parse(), dataset)) == changes
 
 
-def test_private_identity_has_the_options_of_continuation(dataset):
-  """Two runs that differ in them must not have the same noise."""
-  private, other = (
-    experiment.identity(
-      _parse(privacy__noise_multiplier=1.0, continuation=options), dataset
+@pytest.mark.parametrize(
+  'options', [{'optimizer': 'anew'}, {'keep_departed': 0}]
+)
+def test_noise_follows_from_the_options_of_continuation(dataset, options):
+  """But a run that was started may go on with others."""
+  config, other = (
+    _parse(
+      algorithm__selection='weighted_full',
+      privacy__noise_multiplier=1.0,
+      continuation=continuation,
     )
-    for options in ({}, {'optimizer': 'anew'})
+    for continuation in ({}, options)
   )
-  assert private != other
+  assert experiment.identity(config, dataset) == experiment.identity(
+    other, dataset
+  )
+  noise, others = (
+    loop.initial_server_state(
+      experiment.build_algorithm(one, dataset), len(dataset.client_ids), 0
+    ).extra.noise_seed
+    for one in (config, other)
+  )
+  assert noise.tolist() != others.tolist()
 
 
 def test_spelling_out_a_default_is_the_same_experiment(dataset):

@@ -100,18 +100,14 @@ def test_bundles_of_a_private_run_have_no_seed_and_no_score(
   training.train(config, tmp_path)
   group = gate_record.Group('overall', 9, 0.5, 0.25, 0, 0, 0, 0, 'passed')
   record = gate_record.GateRecord(
-    True, (), 1, 'c', 'd', {}, {}, groups=(group,)
+    False, ('overall: mse 0.25',), 1, 'c', 'd', {}, {}, groups=(group,)
   )
   gate_record.write(tmp_path, record)
   exporting.export(config, tmp_path)
   for path in (tmp_path / 'export').rglob('*'):
     assert path.is_dir() or str(config.seed).encode() not in path.read_bytes()
   content = releases.read_lineage(tmp_path / 'export', 1)
-  assert content['gate'] == {
-    'blessed': True,
-    'reasons': [],
-    'champion_version': None,
-  }
+  assert content['gate'] == {'blessed': False, 'champion_version': None}
   # The hash cannot be inverted by trying seeds.
   assert content['config_hash'] == experiment.config_hash(
     dataclasses.replace(config, seed=0)

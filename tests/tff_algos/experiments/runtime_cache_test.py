@@ -72,17 +72,36 @@ def test_attackers_that_a_seed_draws_get_their_own(config, digits_dataset):
     assert _runtime_of(other_seed, digits_dataset, kept) is not first
 
 
-def test_each_run_ends_by_its_own_privacy_budget(digits_dataset):
+@pytest.fixture(name='private_values')
+def make_private_values():
   values = digits.get_config('smoke')
   values.runtime.name = 'debug'
   values.algorithm.selection = 'weighted_full'
   values.privacy.noise_multiplier = 1.0
+  return values
+
+
+def test_each_run_ends_by_its_own_privacy_budget(
+  private_values, digits_dataset
+):
   with runtime_cache.KeptRuntime() as kept:
     for target in (9.0, 7.0):
-      values.privacy.target_epsilon = target
-      config = experiment.parse(values)
+      private_values.privacy.target_epsilon = target
+      config = experiment.parse(private_values)
       with session.open_session(config, digits_dataset, kept=kept) as opened:
         assert opened.algorithm.account.config.target_epsilon == target
+
+
+def test_private_runs_that_continue_otherwise_get_their_own(
+  private_values, digits_dataset
+):
+  """Their noise follows from a name in the algorithm."""
+  config = experiment.parse(private_values)
+  continuation = dataclasses.replace(config.continuation, optimizer='anew')
+  other = dataclasses.replace(config, continuation=continuation)
+  with runtime_cache.KeptRuntime() as kept:
+    first = _runtime_of(config, digits_dataset, kept)
+    assert _runtime_of(other, digits_dataset, kept) is not first
 
 
 def test_a_session_that_fails_leaves_no_runtime(config, digits_dataset):

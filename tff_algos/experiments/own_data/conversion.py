@@ -343,7 +343,10 @@ def _build_table(
   )
   if _TEST in tables:
     test_path = proposal_lib.Option('test_path', str(raw / _TEST))
-    splits = {**proposal.dataset['splits'], **proposal_lib.OFFICIAL_TEST}
+    splits = {
+      **proposal.dataset.get('splits', {}),
+      **proposal_lib.OFFICIAL_TEST,
+    }
     proposal = proposal._replace(
       options=(*proposal.options, test_path),
       dataset={**proposal.dataset, 'splits': splits},

@@ -166,9 +166,9 @@ def of_table(
     ),
     features_option,
   ]
-  dataset: dict[str, Any] = {
-    'splits': {'split_by': 'client_time' if roles.time else 'client'}
-  }
+  dataset: dict[str, Any] = {}
+  if roles.time:
+    dataset['splits'] = {'split_by': 'client_time'}
   fraction = _dead_letter_fraction(by_name, roles, features_option.value)
   if fraction:
     dataset['max_dead_letter_fraction'] = fraction

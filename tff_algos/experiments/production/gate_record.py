@@ -47,7 +47,7 @@ class GateRecord:
     blessed: Whether the candidate may be released.
     reasons: Why not; empty if blessed.
     round_num: Round of the candidate.
-    config_hash: Hash of the run's config.
+    config_hash: Hash of the run's config, with the seed.
     dataset_version: Dataset of the comparison.
     candidate: Model -> SHA-256 of its `bundle.json`; empty if it could not be
       exported.

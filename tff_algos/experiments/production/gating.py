@@ -111,7 +111,7 @@ def gate(
       blessed=False,
       reasons=(),
       round_num=chosen,
-      config_hash=experiment.config_hash(config),
+      config_hash=experiment.unpublished_hash(config),
       dataset_version=opened.dataset.version,
       candidate={},
       champion={},
@@ -160,7 +160,7 @@ def is_released(
   with experiment.open_dataset(folder) as dataset:
     subject = (
       manager.find(round_choice),
-      experiment.config_hash(config),
+      experiment.unpublished_hash(config),
       dataset.version,
     )
   return (

@@ -23,7 +23,7 @@ from tff_algos.training import continuation
 
 FILE = 'lineage.json'
 # Fields of the gate's record in the lineage of a private run.
-_GATE_FACTS = ('blessed', 'reasons', 'champion_version')
+_GATE_FACTS = ('blessed', 'champion_version')
 
 
 def describe(

@@ -133,7 +133,7 @@ def _read_record(
     )
   if round_num is not None and record.round_num != round_num:
     raise _stale(folder, f'it is of round {record.round_num}, not {round_num}')
-  config_hash = experiment.config_hash(config)
+  config_hash = experiment.unpublished_hash(config)
   if record.config_hash != config_hash:
     raise _stale(
       folder, f'it is of config {record.config_hash}, not {config_hash}'

@@ -55,7 +55,7 @@ def _verdict(gate: dict[str, Any] | None) -> str:
   if gate is None:
     return 'not asked'
   if not gate['blessed']:
-    return f'refused: {"; ".join(gate["reasons"])}'
+    return f'refused: {"; ".join(gate.get("reasons", ["see gate.json"]))}'
   if gate['champion_version'] is None:
     return 'blessed, without a champion'
   return f'blessed against version {gate["champion_version"]}'

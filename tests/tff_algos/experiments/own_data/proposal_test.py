@@ -95,7 +95,7 @@ def test_no_time_is_guessed_if_none_is_wanted(tmp_path):
   found = proposal.of_table(path, table, {'time': ''})
   assert 'time_column' not in _options(found)
   assert _options(found)['features'] == ({'name': 'reaction_time'},)
-  assert found.dataset == {'splits': {'split_by': 'client'}}
+  assert found.dataset == {}
 
 
 def test_texts_among_labels_that_are_numbers_are_no_classes(tmp_path):

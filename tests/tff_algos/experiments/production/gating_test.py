@@ -15,12 +15,13 @@ import tensorflow as tf
 
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
-from tff_algos.experiments import experiment, exporting
+from tff_algos.experiments import experiment, exporting, session
 from tff_algos.experiments.production import (
   gate_config,
   gate_record,
   gate_scores,
   gating,
+  releasing,
 )
 from tff_algos.export import manifest, plain_prediction, releases
 
@@ -327,6 +328,42 @@ def test_a_round_is_released_if_its_candidate_is_there(gated, tmp_path):
     assert gating.is_released(gated.config, folder, gated.target)
     shutil.rmtree(folder / 'candidate')
     assert not gating.is_released(gated.config, folder, gated.target)
+
+
+def test_a_private_run_of_another_seed_is_gated_anew(
+  gated, tmp_path, monkeypatch
+):
+  """The hash that is published is the same."""
+  exported = []
+
+  def fail(*_):
+    exported.append(None)
+    raise errors.NonFiniteError('NaN')
+
+  open_session = session.open_session
+  monkeypatch.setattr(exporting, 'write_bundles', fail)
+  monkeypatch.setattr(
+    session,
+    'open_session',
+    lambda _, folder: open_session(gated.config, folder),
+  )
+  privacy = dataclasses.replace(gated.config.privacy, noise_multiplier=1.0)
+  first, other = (
+    dataclasses.replace(gated.config, privacy=privacy, seed=seed)
+    for seed in (0, 1)
+  )
+  folder = shutil.copytree(gated.folder, tmp_path / 'run')
+  for config in (first, first, other):
+    gating.gate(config, folder, round_choice=1)
+  assert len(exported) == 2
+  with pytest.raises(errors.ExportError, match='gate.json is stale'):
+    releasing.release(first, folder)
+  with pytest.raises(errors.NotApprovedError):
+    releasing.release(other, folder)
+  monkeypatch.setattr(gating, '_has_candidate', lambda *_: True)
+  monkeypatch.setattr(gating, '_was_released', lambda *_: True)
+  assert not gating.is_released(first, folder, tmp_path, 1)
+  assert gating.is_released(other, folder, tmp_path, 1)
 
 
 def test_a_batch_that_took_too_long_is_measured_again(

@@ -37,6 +37,8 @@ def test_rows(tmp_path):
   [
     (None, 'not asked'),
     ({'blessed': False, 'reasons': ['a', 'b']}, 'refused: a; b'),
+    # Of a private run.
+    ({'blessed': False}, 'refused: see gate.json'),
     (
       {'blessed': True, 'reasons': [], 'champion_version': None},
       'blessed, without a champion',
