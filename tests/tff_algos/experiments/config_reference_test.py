@@ -75,7 +75,8 @@ def test_required_options_and_defaults_of_nested_sections():
   assert options['config.model.pretrained.file'].type
   training = config_reference.describe('section', 'training')
   assert (
-    '--config.training.num_rounds: Total number of rounds, >= 1.' in training
+    '--config.training.num_rounds: Total number of rounds, >= 1; of a run'
+    in training
   )
   assert '(int; required)' in training
   assert '--config.training.restarts.num_restarts:' in training
