@@ -8,9 +8,10 @@ r"""Own table, a CSV or Parquet file.
     --config.dataset.source.options.features="({'name': 'age'}, {'name': 'city', 'type': 'category'})"
 
 Without `classes` it is a regression. With `--config.dataset.source.options.time_column`
-add `--config.dataset.splits.split_by=client_time`. `python -m binaries.inspect --path=data/visits.csv`
-prints a config file with these options, guessed from the file. A variant is an algorithm
-of `own_data.ALGORITHMS`: `configs/own/table.py:ifca`. docs/own_data.md
+add `--config.dataset.splits.split_by=client_time`. `python -m binaries.inspect
+--path=data/visits.csv` prints a config file with these options, guessed from the file.
+A variant is an algorithm of `own_data.ALGORITHMS`: `configs/own/table.py:ifca`.
+docs/own_data.md
 """
 
 import ml_collections
