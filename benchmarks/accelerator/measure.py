@@ -193,7 +193,10 @@ def _by_hand(case: Case, device: jax.Device) -> tuple[Any, rounds.Client]:
 
 
 def measure(
-  path: str, num_rounds: int = 5, peak_flops: float = 0.0
+  path: str,
+  num_rounds: int = 5,
+  peak_flops: float = 0.0,
+  compares_to_cpu: bool = True,
 ) -> dict[str, Any]:
   """Measures a case.
 
@@ -201,6 +204,8 @@ def measure(
     path: A file of `pack`.
     num_rounds: Timed rounds, >= 1.
     peak_flops: Of the device, from its data sheet; 0 measures a product.
+    compares_to_cpu: Whether another device's first block is computed on the
+      CPU, too.
 
   Returns:
     The machine and a row for each form.
@@ -226,7 +231,7 @@ def measure(
         'peak_bytes': _peak_bytes(device),
       }
     )
-    if device.platform != 'cpu':
+    if compares_to_cpu and device.platform != 'cpu':
       rows[-1]['difference_to_cpu'] = _relative(
         *(_first_block(case, form, one) for one in (name, 'CPU:0'))
       )
@@ -292,12 +297,19 @@ def main(path: str, arguments: Sequence[str]) -> int:
     help='peak of the device, from its data sheet; else a product is measured',
   )
   parser.add_argument(
+    '--no_cpu',
+    action='store_true',
+    help='do not compute the first block on the CPU, too, which can take minutes',
+  )
+  parser.add_argument(
     '--out', type=pathlib.Path, help='file for the figures, JSON'
   )
   options = parser.parse_args(arguments)
   if options.rounds < 1:
     parser.error(f'--rounds must be >= 1, got {options.rounds}')
-  measured = measure(path, options.rounds, options.peak_tflops * 1e12)
+  measured = measure(
+    path, options.rounds, options.peak_tflops * 1e12, not options.no_cpu
+  )
   words = json.dumps(measured, indent=1)
   if options.out:
     options.out.write_text(words + '\n')

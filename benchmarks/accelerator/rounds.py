@@ -87,7 +87,8 @@ def count_operations(
 ) -> float:
   """Returns the floating-point operations of a round, as XLA counts them.
 
-  XLA counts a loop's body once, so one and two steps are counted, unrolled.
+  XLA counts a loop's body once, so one and two steps are counted, unrolled; on
+  the CPU, as jax has no count for a GPU.
 
   Args:
     workload: The algorithm and the sizes.
@@ -98,8 +99,12 @@ def count_operations(
 
   def count(num_steps: int) -> float:
     short = client._replace(order=client.order[:num_steps])
-    costs = jax.jit(work).lower(weights, short).cost_analysis()
-    return costs['flops']
+    types = jax.tree.map(
+      lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype),
+      (weights, short),
+    )
+    with jax.default_device(jax.devices('cpu')[0]):
+      return jax.jit(work).lower(*types).cost_analysis()['flops']
 
   num_steps = len(client.order)
   first = count(1)

@@ -453,11 +453,16 @@ def _provenance_text(result: Mapping[str, Any]) -> str:
     f'`{one["lock_hash"]}`, {one["machine"]["cpu"]}, '
     f'{one["machine"]["num_cores"]} cores, '
     f'{one["machine"]["memory_gib"]:g} GiB'
+    f'{_after_comma(one["machine"].get("accelerator"))}'
     for cell in result['cells'].values()
     for one in cell['provenance']
   }
   text = '; '.join(sorted(made_by))
   return f'{text[:1].upper()}{text[1:]}; {_cost_text(result)}.'
+
+
+def _after_comma(text: str | None) -> str:
+  return f', {text}' if text else ''
 
 
 def _cost_text(result: Mapping[str, Any]) -> str:

@@ -16,15 +16,19 @@ _TIMEOUT_SECONDS = 10
 
 
 @functools.cache
-def describe() -> dict[str, Any]:
+def describe(accelerator: str = '') -> dict[str, Any]:
   """Returns the provenance of this process, JSON-ready.
+
+  Args:
+    accelerator: Kind of the devices of the runtime `pjrt`; empty for none.
 
   Returns:
     `revision`, the commit of the checkout, 40 hex digits, and `is_clean`,
     whether the code has no changes since; both None outside a checkout, or
     without git. `lock_hash`, of the lock that the environment was made from,
     16 hex digits; None for an environment without one. `machine`: `cpu`, the
-    name of the processor; `num_cores` of this process; `memory_gib`.
+    name of the processor; `num_cores` of this process; `memory_gib`; and, if
+    there is one, `accelerator`.
   """
   return {
     **_checkout(_ROOT),
@@ -35,6 +39,7 @@ def describe() -> dict[str, Any]:
       'memory_gib': round(
         os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30, 1
       ),
+      **({'accelerator': accelerator} if accelerator else {}),
     },
   }
 

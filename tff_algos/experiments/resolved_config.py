@@ -21,6 +21,7 @@ def write(
   config: experiment.ExperimentConfig,
   workdir: str | os.PathLike[str],
   run_identity: Mapping[str, Any],
+  accelerator: str = '',
 ) -> None:
   """Writes `config.json`: the config, its hash, that of the run, provenance.
 
@@ -30,10 +31,12 @@ def write(
     config: The config.
     workdir: Folder of the run.
     run_identity: `CheckpointManager.run_identity`.
+    accelerator: See `provenance.describe`.
   """
   path = pathlib.Path(workdir, _FILE)
   run_hash = config_lib.config_hash(run_identity)
-  made_by, current = _provenance_so_far(path, run_hash), provenance.describe()
+  made_by = _provenance_so_far(path, run_hash)
+  current = provenance.describe(accelerator)
   content = {
     'name': config.name,
     'config_hash': experiment.config_hash(config),

@@ -21,6 +21,7 @@ from tff_algos.experiments import (
 from tff_algos.experiments.tracking import runs as tracking
 from tff_algos.experiments.tracking import tracker as tracker_lib
 from tff_algos.runtimes.distributed import process_cluster as cluster_lib
+from tff_algos.runtimes.pjrt import pjrt_runtime
 from tff_algos.training import (
   continuation,
   loop,
@@ -188,7 +189,13 @@ def train(
         remember = functools.partial(tracking.remember, config, folder, tracker)
         observer = _Tracked(observer, tracker, remember)
       observer = _Calling(observer, callbacks)
-      resolved_config.write(config, folder, opened.checkpoints.run_identity)
+      is_pjrt = isinstance(opened.runtime, pjrt_runtime.PjrtRuntime)
+      resolved_config.write(
+        config,
+        folder,
+        opened.checkpoints.run_identity,
+        opened.runtime.accelerator if is_pjrt else '',
+      )
     result = loop.train(
       opened.algorithm,
       runtime,

@@ -76,6 +76,12 @@ def test_processor_is_named(tmp_path):
   assert provenance._cpu_name(path) == 'Fast 3000'
 
 
+def test_an_accelerator_is_named():
+  machine = provenance.describe('H100, jax 1')['machine']
+  assert machine.pop('accelerator') == 'H100, jax 1'
+  assert machine == provenance.describe()['machine']
+
+
 def test_this_process_is_described_once():
   found = provenance.describe()
   assert found is provenance.describe()

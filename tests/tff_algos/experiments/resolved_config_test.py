@@ -49,7 +49,9 @@ def test_provenance_of_each_training_of_a_run_is_kept(tmp_path, monkeypatch):
   config = experiment.parse(digits.get_config('smoke'))
 
   def train(revision, run_identity):
-    monkeypatch.setattr(provenance, 'describe', lambda: {'revision': revision})
+    monkeypatch.setattr(
+      provenance, 'describe', lambda *_: {'revision': revision}
+    )
     resolved_config.write(config, tmp_path, run_identity)
     content = json.loads((tmp_path / 'config.json').read_text())
     return [one['revision'] for one in content['provenance']]

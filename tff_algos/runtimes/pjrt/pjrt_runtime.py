@@ -145,6 +145,13 @@ class PjrtRuntime:
     self._programs.clear()
     self._checked.clear()
 
+  @property
+  def accelerator(self) -> str:
+    """Returns the kind of its devices and the version of jax; '' for a CPU."""
+    if self._connection.platform == 'cpu':
+      return ''
+    return self._connection.device_kind
+
   def run(
     self,
     phase: algorithm_lib.Phase,

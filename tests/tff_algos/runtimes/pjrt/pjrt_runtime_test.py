@@ -271,6 +271,17 @@ def test_the_worker_ends_if_its_calibration_cannot_be_read(tmp_path):
   connection.__exit__.assert_called_once()
 
 
+@pytest.mark.parametrize(
+  ('platform', 'expected'), [('gpu', 'H100, jax 1'), ('cpu', '')]
+)
+def test_an_accelerator_is_named_a_cpu_is_not(platform, expected):
+  connection = mock.MagicMock(platform=platform, device_kind='H100, jax 1')
+  runtime = pjrt_runtime.PjrtRuntime(
+    running_sum.algorithm(), 2, connection=connection
+  )
+  assert runtime.accelerator == expected
+
+
 @accelerator.needed
 def test_unknown_devices_are_refused():
   runtime = pjrt_runtime.PjrtRuntime(

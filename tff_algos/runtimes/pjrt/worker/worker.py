@@ -133,11 +133,14 @@ class Worker:
     def stand_in(*unused: jax.Array) -> tuple[jax.Array, ...]:
       return tuple(jnp.zeros(shape, dtype) for dtype, shape in outputs)
 
+    # Its name in an export: a device of the platform `gpu` is of `cuda`.
+    platform = self._devices[0].platform
+    if platform != 'cpu':
+      platform = jax.export.default_export_platform()
     # A program of the same type, of which the instructions are replaced.
     program = dataclasses.replace(
       jax.export.export(
-        jax.jit(stand_in, keep_unused=True),
-        platforms=[self._devices[0].platform],
+        jax.jit(stand_in, keep_unused=True), platforms=[platform]
       )(*types),
       mlir_module_serialized=_jax.mlir.hlo_to_stablehlo(arrays[0].tobytes()),
     )
@@ -240,16 +243,14 @@ class Worker:
 
   def finish(self) -> Answer:
     """Returns the sums, then the collected outputs stacked by block."""
-    columns = zip(*self._collected, strict=True)
-    results = [np.asarray(one) for one in self._sums or []] + [
-      np.stack([np.asarray(one) for one in column]) for column in columns
-    ]
+    # In one call, all are on their way before the first is waited for.
+    sums, collected = jax.device_get((self._sums or [], self._collected))
     self._sums, self._collected = None, []
-    return {}, results
+    return {}, [*sums, *map(np.stack, zip(*collected, strict=True))]
 
   def fetch(self, name: str) -> Answer:
     """Returns the leaves of a stack of client states."""
-    return {}, [np.asarray(leaf) for leaf in self._stacks[name]]
+    return {}, jax.device_get(self._stacks[name])
 
 
 def _memory(device: jax.Device) -> int:
