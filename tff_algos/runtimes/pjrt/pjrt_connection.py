@@ -18,6 +18,8 @@ from tff_algos.runtimes.pjrt import held_states, lowering, pjrt_config
 from tff_algos.runtimes.pjrt.worker import frames
 
 _PROGRAM = pathlib.Path(__file__).parent / 'worker' / 'worker.py'
+# XLA's status where an array or a program does not fit.
+_NO_MEMORY = 'RESOURCE_EXHAUSTED'
 
 
 class Connection:
@@ -261,9 +263,14 @@ class Connection:
       )
     answer, results = message
     if 'error' in answer:
-      raise errors.RuntimeFailureError(
-        f'the accelerator worker failed in {request!r}: {answer["error"]}'
-      )
+      told = f'the accelerator worker failed in {request!r}: {answer["error"]}'
+      if _NO_MEMORY in told:
+        told += (
+          '\nThe device has too little memory: lower '
+          'config.runtime.pjrt.clients_per_block, with which the run resumes, or '
+          'let no other process use the device.'
+        )
+      raise errors.RuntimeFailureError(told)
     return answer, results
 
   def _exchange(

@@ -113,6 +113,17 @@ def test_a_lack_of_descriptors_here_is_told(echo, monkeypatch):
     echo.keep('row', [np.zeros(3)])
 
 
+def test_a_lack_of_memory_on_the_device_says_what_to_lower(echo, monkeypatch):
+  told = 'JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory, 15.03GiB'
+  monkeypatch.setattr(
+    frames, 'receive', lambda connection: ({'error': told}, [])
+  )
+  with pytest.raises(
+    errors.RuntimeFailureError, match=r'(?s)15\.03GiB.*lower .*clients_per_block'
+  ):
+    echo.request('hello')
+
+
 @accelerator.needed
 def test_a_killed_worker_is_an_error_and_nothing_is_left():
   with _connection() as connection:

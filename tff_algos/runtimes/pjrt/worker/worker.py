@@ -231,13 +231,14 @@ class Worker:
       states = self._stacks[old[i]] if old else []
       outputs = self._programs[program][place](
         *(leaf for name in shared for leaf in self._kept[name][place]),
-        *jax.device_put([*states, *block], self._devices[place]),
+        *_moved(states, self._devices[place]),
+        *block,
       )
       end = len(outputs) - len(states)
       if new:
         self._stacks[new[i]] = outputs[end:]
       self._collected.append(outputs[num_sums:end])
-      sums = jax.device_put(outputs[:num_sums], self._devices[0])
+      sums = _moved(outputs[:num_sums], self._devices[0])
       self._sums = sums if self._sums is None else _add(self._sums, sums)
     return {}, []
 
@@ -258,6 +259,13 @@ def _memory(device: jax.Device) -> int:
   if device.platform == 'cpu':
     return os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
   return (device.memory_stats() or {}).get('bytes_limit', 0)
+
+
+def _moved(arrays: list[jax.Array], device: jax.Device) -> list[jax.Array]:
+  """Returns arrays of one device on another; that costs time also on its own."""
+  if arrays and arrays[0].device != device:
+    return jax.device_put(arrays, device)
+  return arrays
 
 
 def _on(device: jax.Device, one: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
