@@ -299,7 +299,7 @@ def main(path: str, arguments: Sequence[str]) -> int:
   parser.add_argument(
     '--no_cpu',
     action='store_true',
-    help='do not compute the first block on the CPU, too, which can take minutes',
+    help='leave out the first block on the CPU, which can take minutes',
   )
   parser.add_argument(
     '--out', type=pathlib.Path, help='file for the figures, JSON'

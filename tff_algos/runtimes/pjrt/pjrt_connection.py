@@ -267,8 +267,8 @@ class Connection:
       if _NO_MEMORY in told:
         told += (
           '\nThe device has too little memory: lower '
-          'config.runtime.pjrt.clients_per_block, with which the run resumes, or '
-          'let no other process use the device.'
+          'config.runtime.pjrt.clients_per_block, with which the run resumes, '
+          'or let no other process use the device.'
         )
       raise errors.RuntimeFailureError(told)
     return answer, results

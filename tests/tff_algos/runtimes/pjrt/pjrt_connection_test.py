@@ -119,7 +119,8 @@ def test_a_lack_of_memory_on_the_device_says_what_to_lower(echo, monkeypatch):
     frames, 'receive', lambda connection: ({'error': told}, [])
   )
   with pytest.raises(
-    errors.RuntimeFailureError, match=r'(?s)15\.03GiB.*lower .*clients_per_block'
+    errors.RuntimeFailureError,
+    match=r'(?s)15\.03GiB.*lower .*clients_per_block',
   ):
     echo.request('hello')
 

@@ -262,7 +262,7 @@ def _memory(device: jax.Device) -> int:
 
 
 def _moved(arrays: list[jax.Array], device: jax.Device) -> list[jax.Array]:
-  """Returns arrays of one device on another; that costs time also on its own."""
+  """Returns arrays of one device on another; a call for its own takes time."""
   if arrays and arrays[0].device != device:
     return jax.device_put(arrays, device)
   return arrays
