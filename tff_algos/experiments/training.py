@@ -189,12 +189,11 @@ def train(
         remember = functools.partial(tracking.remember, config, folder, tracker)
         observer = _Tracked(observer, tracker, remember)
       observer = _Calling(observer, callbacks)
-      is_pjrt = isinstance(opened.runtime, pjrt_runtime.PjrtRuntime)
+      accelerator = ''
+      if isinstance(opened.runtime, pjrt_runtime.PjrtRuntime):
+        accelerator = opened.runtime.accelerator
       resolved_config.write(
-        config,
-        folder,
-        opened.checkpoints.run_identity,
-        opened.runtime.accelerator if is_pjrt else '',
+        config, folder, opened.checkpoints.run_identity, accelerator
       )
     result = loop.train(
       opened.algorithm,
