@@ -208,10 +208,11 @@ def _merged(
   if _in_common(stored, earlier) != _in_common(stored, cell):
     return cell
   both = sorted((earlier, cell), key=lambda one: one['runs'][0]['seed'])
+  runs = {run['seed']: run for one in (earlier, cell) for run in one['runs']}
   made_by = []
   for one in both:
-    made_by += [made for made in one['provenance'] if made not in made_by]
-  runs = {run['seed']: run for one in (earlier, cell) for run in one['runs']}
+    if any(run in runs.values() for run in one['runs']):
+      made_by += [made for made in one['provenance'] if made not in made_by]
   ordered = [runs[seed] for seed in sorted(runs)]
   return {**both[0], 'provenance': made_by, 'runs': ordered}
 
@@ -220,7 +221,7 @@ def _in_common(
   stored: results.Experiment, cell: Mapping[str, Any]
 ) -> tuple[Any, ...]:
   """Returns what the runs of a cell have in common."""
-  config = copy.deepcopy(cell['config'])
+  config = _resolved_today(cell['config']) or copy.deepcopy(cell['config'])
   del config['seed']
   if '--fixed_dataset' not in stored.sweep:
     del config['dataset']['seed']

@@ -10,10 +10,12 @@ import shutil
 import numpy as np
 import pytest
 
+from configs.fed_soft import digits
 from docs.reproduction import pages, results
 from tests.testing import fake_sweep
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
+from tff_algos.experiments import experiment
 
 _EXPERIMENTS = results.experiments()
 _STORED = [one for one in _EXPERIMENTS.values() if one.record.is_file()]
@@ -212,6 +214,33 @@ def test_seeds_of_an_unchanged_cell_are_kept(
   alone = {**both, 'runs': both['runs'][:1], 'provenance': [{'revision': 'r0'}]}
   stored = results.read(lab)['cells']['rate=0.5']
   assert stored == (both if changed is None else alone)
+
+
+def test_an_option_that_was_added_since_is_no_change():
+  config = experiment.effective(
+    config_lib.to_dict(experiment.parse(digits.get_config('smoke')))
+  )
+  older = copy.deepcopy(config)
+  del older['training']['dropout_rate']
+  cells = [
+    {'config': one, 'rounds': [0], 'runs': [{'metrics': {}}]}
+    for one in (older, config)
+  ]
+  assert len({str(pages._in_common(_LAB, cell)) for cell in cells}) == 1
+
+
+def test_commits_whose_runs_are_all_replaced_are_not_named():
+  def cell(revision, seconds):
+    runs = [{'seed': 0, 'seconds': seconds, 'metrics': {}}]
+    config = {'seed': 0, 'dataset': {'seed': 0}}
+    made_by = [{'revision': revision}]
+    return {
+      **{'config': config, 'provenance': made_by},
+      **{'rounds': [0], 'runs': runs},
+    }
+
+  merged = pages._merged(_LAB, cell('r0', 1.0), cell('r1', 2.0))
+  assert merged == cell('r1', 2.0)
 
 
 def test_a_run_that_names_no_commit_is_refused(swept):

@@ -206,9 +206,16 @@ def rewriting(
     others: Entries of other files of the workdir, which replace those that the
       folder has.
     **facts: Other entries of `records.json`, which replace those that it has.
+      If they contradict them, the folder's files are of something else, and are
+      removed.
   """
   place, paths = workdir / folder, [f'{folder}/{name}' for name in names]
   known = read(place, f'Remove {place / FILE}, and run this again.') or {}
+  if any(known.get(name, fact) != fact for name, fact in facts.items()):
+    for path in place.iterdir():
+      if path.is_file() and path.name != FILE:
+        path.unlink()
+    known = {}
   files = {
     path: entry
     for path, entry in known.pop('files', {}).items()

@@ -51,6 +51,9 @@ def evaluate(
         found.memberships, planted
       )
     content = _summary(opened, chosen, found, centers, entries)
+    account = opened.algorithm.account
+    if account is not None:
+      content['last'] |= account.metrics(server_state)
   evaluation = pathlib.Path(folder, _FOLDER)
   with records.rewriting(
     evaluation.parent,

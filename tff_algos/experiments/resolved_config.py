@@ -7,7 +7,7 @@ from typing import Any
 
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors, sealed_json
-from tff_algos.experiments import experiment, provenance
+from tff_algos.experiments import experiment
 from tff_algos.training import checkpoint
 
 _FILE = 'config.json'
@@ -21,27 +21,28 @@ def write(
   config: experiment.ExperimentConfig,
   workdir: str | os.PathLike[str],
   run_identity: Mapping[str, Any],
-  accelerator: str = '',
+  made_by: Mapping[str, Any] | None = None,
 ) -> None:
   """Writes `config.json`: the config, its hash, that of the run, provenance.
 
-  `provenance` lists that of each training of the run, once if they are alike.
+  `provenance` lists that of each training of the run that had rounds left, once
+  if they are alike.
 
   Args:
     config: The config.
     workdir: Folder of the run.
     run_identity: `CheckpointManager.run_identity`.
-    accelerator: See `provenance.describe`.
+    made_by: Result of `provenance.describe`; None if no round is left.
   """
   path = pathlib.Path(workdir, _FILE)
   run_hash = config_lib.config_hash(run_identity)
-  made_by = _provenance_so_far(path, run_hash)
-  current = provenance.describe(accelerator)
+  so_far = _provenance_so_far(path, run_hash)
+  current = [made_by] * (made_by is not None and made_by not in so_far)
   content = {
     'name': config.name,
     'config_hash': experiment.config_hash(config),
     'run_hash': run_hash,
-    'provenance': made_by + [current] * (current not in made_by),
+    'provenance': so_far + current,
     'config': config_lib.to_dict(config),
   }
   sealed_json.write(path, content)

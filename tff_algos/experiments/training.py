@@ -14,6 +14,7 @@ from tff_algos.data import schema
 from tff_algos.experiments import (
   auditing,
   experiment,
+  provenance,
   resolved_config,
   runtime_cache,
   session,
@@ -192,8 +193,12 @@ def train(
       accelerator = ''
       if isinstance(opened.runtime, pjrt_runtime.PjrtRuntime):
         accelerator = opened.runtime.accelerator
+      has_rounds_left = done < opened.training.num_rounds
       resolved_config.write(
-        config, folder, opened.checkpoints.run_identity, accelerator
+        config,
+        folder,
+        opened.checkpoints.run_identity,
+        provenance.describe(accelerator) if has_rounds_left else None,
       )
     result = loop.train(
       opened.algorithm,

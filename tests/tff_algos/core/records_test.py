@@ -126,6 +126,19 @@ def test_files_that_are_written_again_are_recorded_again(tmp_path):
   assert set(_files(tmp_path)) == {'made/a.csv'}
 
 
+def test_files_of_something_else_are_removed(tmp_path):
+  _rewrite(tmp_path, 'one', run_hash='x')
+  (tmp_path / 'made' / 'b.csv').write_text('of x')
+  _rewrite(tmp_path, 'two', run_hash='x')
+  assert (tmp_path / 'made' / 'b.csv').exists()
+  _rewrite(tmp_path, 'three', run_hash='y')
+  assert sorted(path.name for path in (tmp_path / 'made').iterdir()) == [
+    'a.csv',
+    records.FILE,
+  ]
+  assert records.first_problem(tmp_path, _files(tmp_path)) is None
+
+
 def test_process_that_is_killed_leaves_no_entry_that_does_not_match(tmp_path):
   _rewrite(tmp_path, 'one')
   with pytest.raises(KeyboardInterrupt):

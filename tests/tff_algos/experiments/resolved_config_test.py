@@ -6,7 +6,7 @@ from configs.fed_soft import digits
 from tests.testing import saved_run
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
-from tff_algos.experiments import experiment, provenance, resolved_config
+from tff_algos.experiments import experiment, resolved_config
 
 
 def test_config_is_resolved_and_hashed(tmp_path):
@@ -45,20 +45,19 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
     resolved_config.read(tmp_path)
 
 
-def test_provenance_of_each_training_of_a_run_is_kept(tmp_path, monkeypatch):
+def test_provenance_of_each_training_of_a_run_is_kept(tmp_path):
   config = experiment.parse(digits.get_config('smoke'))
 
   def train(revision, run_identity):
-    monkeypatch.setattr(
-      provenance, 'describe', lambda *_: {'revision': revision}
-    )
-    resolved_config.write(config, tmp_path, run_identity)
+    made_by = {'revision': revision} if revision else None
+    resolved_config.write(config, tmp_path, run_identity, made_by)
     content = json.loads((tmp_path / 'config.json').read_text())
     return [one['revision'] for one in content['provenance']]
 
   assert train('a', {'seed': 1}) == ['a']
   assert train('a', {'seed': 1}) == ['a']
   assert train('b', {'seed': 1}) == ['a', 'b']
+  assert train('', {'seed': 1}) == ['a', 'b']
   assert train('b', {'seed': 2}) == ['b']
   (tmp_path / 'config.json').write_text('{')
   assert train('c', {'seed': 2}) == ['c']

@@ -12,8 +12,14 @@ import tensorflow as tf
 
 from configs.fed_avg import private
 from configs.fed_soft import synthetic
-from tff_algos.core import errors
-from tff_algos.experiments import datasets, experiment, session, training
+from tff_algos.core import errors, sealed_json
+from tff_algos.experiments import (
+  datasets,
+  evaluating,
+  experiment,
+  session,
+  training,
+)
 from tff_algos.privacy import accounting
 from tff_algos.training import restarts
 
@@ -118,14 +124,18 @@ def test_analyses_repeat_the_restart_that_was_trained(
   tf.nest.map_structure(np.testing.assert_array_equal, repeated, trained)
 
 
-def _train_private(folder, rounds, parent='', **options):
-  """Returns the number of rounds, and epsilon after each of them."""
+def _private(rounds, **options):
   config = private.get_config('smoke')
   config.runtime.name = 'debug'
   config.dataset.partition.num_clients = 6
   config.training.update(num_rounds=rounds, evaluation_interval=100)
   config.privacy.update(options)
-  parsed = experiment.parse(config)
+  return experiment.parse(config)
+
+
+def _train_private(folder, rounds, parent='', **options):
+  """Returns the number of rounds, and epsilon after each of them."""
+  parsed = _private(rounds, **options)
   datasets.build(parsed.dataset, folder)
   done = training.train(parsed, folder, parent=parent)
   with open(folder / 'metrics.csv', newline='') as file:
@@ -186,6 +196,11 @@ def test_private_training_ends_with_its_budget_and_counts_on(tmp_path, caplog):
   )
   assert first == 1
   assert more[-1] == spent[2]
+  # A summary has that of its round.
+  config = _private(1, noise_multiplier=2.0, target_epsilon=0.0)
+  evaluating.evaluate(config, tmp_path / 'first')
+  summary = sealed_json.read(tmp_path / 'first/evaluation/summary.json', '')
+  assert summary['last']['privacy/epsilon'] == spent[1]
   with pytest.raises(errors.ConfigError, match='its privacy is'):
     run(
       tmp_path / 'third',

@@ -74,7 +74,8 @@ class Stack:
   def fetch(self) -> list[np.ndarray]:
     """Returns all rows of its leaves, fetched at the first call."""
     if self._fetched is None:
-      self._fetched = self.holder.fetch(self.name)
+      # A copy: an array that crossed keeps a file descriptor open.
+      self._fetched = [np.array(one) for one in self.holder.fetch(self.name)]
     return self._fetched
 
 

@@ -95,8 +95,8 @@ class Connection:
   def __exit__(self, *exc_info: Any) -> None:
     if self.is_open and self._process.is_running:
       # Their owners may outlive the worker.
-      with contextlib.suppress(errors.RuntimeFailureError):
-        for stack in list(self._held):
+      for stack in list(self._held):
+        with contextlib.suppress(errors.RuntimeFailureError):
           stack.fetch()
     self.is_open = False
     if self._programs:

@@ -397,9 +397,10 @@ def deal(
 ) -> list[Group]:
   """Divides a cohort into blocks of nearly equal clients, largest first.
 
-  Few sizes of blocks and clients, because each is compiled: blocks are powers
-  of two, and clients between two powers of two are padded to the largest of the
-  population between them. So clients of equal sizes are not padded.
+  Few sizes of blocks and clients, because each is compiled: the only block of a
+  cohort is a power of two, several are as large as allowed, and clients between
+  two powers of two are padded to the largest of the population between them. So
+  clients of equal sizes are not padded.
 
   Args:
     num_examples: Examples of each client, int64 `[cohort]`.

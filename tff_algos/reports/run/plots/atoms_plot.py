@@ -45,7 +45,8 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   num_columns = num_atoms + _PANEL_WIDTH * bool(distances)
   figure = style.new_figure(
     0.9 + (1.3 if distances else 1.1) * len(layers),
-    'Filter atoms of each layer, and the norms of their coefficients',
+    f'Filter atoms of each layer{_after_round(run)}, and the norms of their '
+    'coefficients',
   )
   grid = figure.add_gridspec(len(layers), num_columns)
   for row, layer in enumerate(layers):
@@ -65,6 +66,14 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
     if distances:
       _draw_distances(figure.add_subplot(grid[row, num_atoms:]), distances[row])
   return figure
+
+
+def _after_round(run: run_lib.Run) -> str:
+  """Returns the round of the atoms, the last one of the table beside theirs."""
+  factors = run.evaluation_table('factors.csv')
+  if factors is None:
+    return ''
+  return f' after round {factors.numbers("round")[-1]:.0f}'
 
 
 def _layers(table: table_lib.Table) -> list[_Layer]:
@@ -109,7 +118,7 @@ def _draw_distances(axes, distances: np.ndarray) -> None:
 PICTURE = picture.Picture(
   name='atoms.png',
   caption=(
-    'Filter atoms at the latest checkpoint, measured by binaries.factors. '
+    'Filter atoms, measured by binaries.factors at the latest checkpoint then. '
     'Red is positive, blue negative, on one scale for each layer. The number '
     'above an atom is the norm of its coefficients; atoms are in the order of '
     "this norm. Right: Euclidean distance of the clients' own atoms from the "

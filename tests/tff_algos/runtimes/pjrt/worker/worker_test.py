@@ -1,6 +1,7 @@
 """The worker in its own environment, asked as programs ask it."""
 
 import numpy as np
+import psutil
 import pytest
 import tensorflow as tf
 
@@ -92,6 +93,17 @@ def test_states_stay_and_are_joined_and_dropped(connection):
   del old
   with pytest.raises(errors.RuntimeFailureError, match=f"KeyError: '{name}'"):
     connection.fetch(name)
+
+
+def test_fetched_states_keep_no_file_descriptor(connection):
+  types = [('float32', [])]
+  stacks = [
+    connection.stack(types, 1, arrays=[np.array([i], np.float32)])
+    for i in range(3)
+  ]
+  before = psutil.Process().num_fds()
+  assert [stack.fetch()[0][0] for stack in stacks] == [0, 1, 2]
+  assert psutil.Process().num_fds() == before
 
 
 def test_an_error_is_told_and_the_worker_goes_on(connection):
