@@ -158,10 +158,10 @@ reproduction: env ## write figures of docs/reproduction from results; RUN=ID, PA
 
 # From scratch: setuptools would also pack what lies in build/ from before.
 wheel: env ## build dist/*.whl, without network
-	rm -rf build tff_algos.egg-info
+	rm -rf build/lib build/bdist.* tff_algos.egg-info
 	.venv/bin/python -m pip wheel --quiet --no-deps --no-index \
 	  --no-build-isolation --wheel-dir=dist .
-	rm -rf build tff_algos.egg-info
+	rm -rf build/lib build/bdist.* tff_algos.egg-info
 
 # TFF's own pins cannot be met; pyproject.toml overrides them, which uv honours.
 lock: ## resolve pyproject.toml into both locks; UPGRADE=1 upgrades versions

@@ -214,7 +214,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     help='worker processes of a Dask cluster that builds, too; 0 for none',
   )
   parser.add_argument('--out', type=pathlib.Path, help='file for JSON rows')
-  return parser.parse_args(arguments)
+  options = parser.parse_args(arguments)
+  sizes = (options.examples, options.clients, options.side, *options.workers)
+  if min(sizes) < 1:
+    parser.error('--examples, --clients, --side and --workers must be >= 1')
+  return options
 
 
 if __name__ == '__main__':

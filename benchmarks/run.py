@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         contenders=options.contenders,
         num_rounds=options.rounds,
       )
-      if options.out is not None:
+      if options.out is not None and rows:
         options.out.write_text(json.dumps(rows, indent=1) + '\n')
   except errors.BenchmarkError as error:
     print(f'{name}: {error}', file=sys.stderr)
@@ -44,6 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
   finally:
     if rows:
       print(f'\n{_describe_run(rows)}\n\n{report.table(rows)}')
+  if not rows:
+    print('none of the contenders takes part in the cases', file=sys.stderr)
+    return 1
   return 0
 
 

@@ -307,7 +307,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
   parser.add_argument('--clients', type=int, default=100_000)
   parser.add_argument('--seconds', type=float, default=30)
   parser.add_argument('--out', type=pathlib.Path)
-  return parser.parse_args(arguments)
+  options = parser.parse_args(arguments)
+  if options.clients < 2:
+    parser.error(f'--clients must be >= 2, got {options.clients}')
+  return options
 
 
 if __name__ == '__main__':

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pipelines.sources import base, csv, files
-from tff_algos.core import checks, errors
+from tff_algos.core import errors
 from tff_algos.features import spec as spec_lib
 
 # The raw column of an image's file.
@@ -43,8 +43,6 @@ class Options:
   classes: tuple[str, ...] | None = None
 
   def __post_init__(self) -> None:
-    for side in self.shape:
-      checks.check_int('shape', side, minimum=1)
     self.feature()
     base.check_classes(self.classes)
 

@@ -112,3 +112,14 @@ def test_wrong_argument_is_refused(argument, words, capsys):
   with pytest.raises(SystemExit):
     run.main([argument])
   assert words in capsys.readouterr().err
+
+
+def test_contenders_of_no_case_are_told_and_nothing_is_overwritten(
+  tmp_path, capsys
+):
+  out = tmp_path / 'rows.json'
+  out.write_text('earlier')
+  arguments = ['--cases=tiny', '--contenders=tf_data', f'--out={out}']
+  assert run.main(arguments) == 1
+  assert 'none of the contenders takes part' in capsys.readouterr().err
+  assert out.read_text() == 'earlier'

@@ -64,7 +64,7 @@ def test_inputs_are_read_as_they_were_prepared(tmp_path, algorithm):
 
 
 @pytest.mark.parametrize('case', cases.CASES.values(), ids=lambda c: c.name)
-def test_measures_are_others_of_the_case(case):
+def test_a_measure_is_of_the_case_and_has_none_but_itself(case):
   for entry in case.entries:
     if entry.measure is not None:
       measure = case.entries[entry.measure]

@@ -119,7 +119,9 @@ def check_disk(name: str, folder: pathlib.Path) -> result.CheckResult:
     folder: Folder; need not exist yet.
   """
   existing = folder.absolute()
-  while not existing.exists():
+  while not os.path.exists(
+    existing
+  ):  # Path.exists raises where it may not look.
     existing = existing.parent
   if not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
     return result.CheckResult(

@@ -4,6 +4,7 @@ TensorFlow numbers functions and lookup tables by a counter of the process, so
 that the bytes of an export would depend on all that the process did before.
 """
 
+import copy
 import pathlib
 import re
 from collections.abc import Callable, Mapping
@@ -88,17 +89,24 @@ def _rename(message: Any, new_name: Callable[[str], str]) -> None:
 
 def _rename_map(entries: Any, new_name: Callable[[str], str]) -> None:
   """Replaces the keys of a map, and the names in its values."""
+  # All leave before any comes back: one's new key may be another's old one.
+  renamed = []
   for key in list(entries):
     value = entries[key]
     new_key = new_name(key) if isinstance(key, str) else key
     if isinstance(value, str):
-      del entries[key]
-      entries[new_key] = new_name(value)
+      renamed.append((new_key, new_name(value)))
     elif hasattr(value, 'ListFields'):
       _rename(value, new_name)
       if key in _COUNTERS:
         name = new_name(f'counter {value.s.decode()}')
         value.s = name.removeprefix('counter ').encode()
-      if new_key != key:
-        entries[new_key].CopyFrom(value)
-        del entries[key]
+      renamed.append((new_key, copy.deepcopy(value)))
+    else:
+      renamed.append((new_key, value))
+  entries.clear()
+  for key, value in renamed:
+    if hasattr(value, 'ListFields'):
+      entries[key].CopyFrom(value)
+    else:
+      entries[key] = value

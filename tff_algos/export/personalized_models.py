@@ -156,7 +156,7 @@ def export_client_model(
   provenance: manifest.Provenance,
   features: raw_signatures.Features | None = None,
 ) -> pathlib.Path:
-  """Writes one client's model only, without data of other clients.
+  """Writes one client's model only; of other clients it has fitted features.
 
   Args:
     base_dir: Folder for the versions of this client's model.

@@ -117,17 +117,18 @@ def argument_names(columns: Iterable[str]) -> dict[str, str]:
 
 
 def example_columns(spec: spec_lib.FeatureSpec) -> dict[str, np.ndarray]:
-  """Returns one made-up row of valid raw values, `[1, ...]`, by column."""
+  """Returns one made-up row of valid raw values, `[1, ...]`, by column.
+
+  It has nothing of what features were fitted to.
+  """
   columns = {
     feature.name: _example(feature, spec)[np.newaxis]
     for feature in spec.features
   }
   if spec.by_client:
-    fitted = [spec.fitted[name] for name in spec.by_client]
-    mean = [[one['mean'] for one in fitted]]
-    deviation = [[np.sqrt(one['variance']) or 1.0 for one in fitted]]
-    columns[spec_lib.CLIENT_MEAN] = np.array(mean, np.float32)
-    columns[spec_lib.CLIENT_DEVIATION] = np.array(deviation, np.float32)
+    shape = (1, len(spec.by_client))
+    columns[spec_lib.CLIENT_MEAN] = np.zeros(shape, np.float32)
+    columns[spec_lib.CLIENT_DEVIATION] = np.ones(shape, np.float32)
   return columns
 
 
@@ -257,8 +258,6 @@ def _example(
   feature: spec_lib.Feature, spec: spec_lib.FeatureSpec
 ) -> np.ndarray:
   """Returns a made-up raw value, `[*feature.raw_shape]`."""
-  fitted = spec.fitted.get(feature.name, {})
-  words = fitted.get('vocabulary', ())
   if feature.type == spec_lib.IMAGE:
     shape = feature.shape or ()
     pixels = np.arange(np.prod(shape)) % 256
@@ -266,13 +265,6 @@ def _example(
     return np.array(tf.io.encode_png(image).numpy(), object)
   if feature.type == spec_lib.TENSOR:
     return np.zeros(feature.raw_shape, spec.dtype)
-  if feature.type == spec_lib.TOKENS:
-    return np.resize(np.array(words, object), feature.raw_shape)
-  if feature.type == spec_lib.TEXT:
-    return np.array(' '.join(words[:3]), object)
-  if feature.type == spec_lib.CATEGORY:
-    return np.array(words[0] if words else '', object)
-  value = fitted.get('mean', fitted.get('minimum', 0.0))
-  if feature.encoding == spec_lib.LOG:
-    value = np.expm1(value)
-  return np.full(feature.raw_shape, value, np.float32)
+  if feature.type in (spec_lib.TOKENS, spec_lib.TEXT, spec_lib.CATEGORY):
+    return np.full(feature.raw_shape, '', object)
+  return np.zeros(feature.raw_shape, np.float32)

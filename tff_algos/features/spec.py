@@ -182,6 +182,9 @@ class Feature:
       raise errors.ConfigError(
         f'{what} needs shape=(height, width, 1 or 3), got {self.shape!r}'
       )
+    if self.type == IMAGE:
+      for side in self.shape or ():
+        checks.check_int(f'shape of {what}', side, minimum=1)
     if self.type in (NUMBER, CATEGORY, TEXT) and self.shape is not None:
       raise errors.ConfigError(f'{what} takes no shape, got {self.shape!r}')
     if self.encoding == IDS and self.length is None:

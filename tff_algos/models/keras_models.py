@@ -36,7 +36,12 @@ import tensorflow as tf
 
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.models import graph_checks, keras_weights, model_options
+from tff_algos.models import (
+  graph_checks,
+  keras_weights,
+  model_options,
+  precision,
+)
 from tff_algos.numerics import index_random, unit_dropout
 
 BuildFn = Callable[[tuple[int, ...], int], tf.keras.Model]
@@ -130,6 +135,10 @@ def from_keras(
     )
   )
   _check_losses(keras_model)
+  if any(layer.compute_dtype == 'bfloat16' for layer in _layers(keras_model)):
+    return dataclasses.replace(
+      model, output_tolerance=precision.OUTPUT_TOLERANCE
+    )
   return model
 
 
@@ -148,8 +157,18 @@ def replace_batch_norm(
   """
 
   def clone(layer: tf.keras.layers.Layer) -> tf.keras.layers.Layer:
+    if isinstance(layer, tf.keras.Model):
+      nested = replace_batch_norm(layer, max_groups)
+      nested._name = layer.name  # By which outer layers find it.
+      return nested
     if not isinstance(layer, tf.keras.layers.BatchNormalization):
       return layer.__class__.from_config(layer.get_config())
+    last = len(layer.input_shape) - 1
+    if layer.axis not in (-1, last, [last]):
+      raise errors.ConfigError(
+        f'Keras layer {layer.name!r} normalizes the axis {layer.axis}, not the '
+        'last one: replace it by hand'
+      )
     channels = int(layer.input_shape[-1])
     return tf.keras.layers.GroupNormalization(
       max(g for g in range(1, max_groups + 1) if channels % g == 0),

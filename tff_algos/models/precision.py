@@ -10,7 +10,7 @@ from tff_algos.core import model as model_lib
 COMPUTE_DTYPES = ('float32', 'bfloat16')
 
 # Allows for eight roundings to 8 significant bits.
-_OUTPUT_TOLERANCE = 2.0**-5
+OUTPUT_TOLERANCE = 2.0**-5
 
 
 def check_dtype(compute_dtype: str) -> None:
@@ -49,5 +49,5 @@ def compute_in(model: model_lib.Model, compute_dtype: str) -> model_lib.Model:
     return tf.cast(model.apply(rounded, x), tf.float32)
 
   return dataclasses.replace(
-    model, apply=apply, output_tolerance=_OUTPUT_TOLERANCE
+    model, apply=apply, output_tolerance=OUTPUT_TOLERANCE
   )

@@ -5,6 +5,7 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 from tests.testing import exportable
 from tff_algos.export import canonical, manifest
@@ -42,6 +43,23 @@ def test_names_are_counted_from_0(exports, tmp_path):
   assert b'key_value_init0' in before
   canonical.canonicalize(folder)
   assert (folder / 'saved_model.pb').read_bytes() == before
+
+
+def test_a_new_name_may_be_the_old_one_of_another(tmp_path):
+  content = saved_model_pb2.SavedModel()
+  graph = content.meta_graphs.add()
+  for number in (1, 3, 5):
+    name = f'__inference_f_{number}'
+    graph.graph_def.library.function.add().signature.name = name
+    function = graph.object_graph_def.concrete_functions[name]
+    function.bound_inputs.append(number)
+  (tmp_path / 'saved_model.pb').write_bytes(content.SerializeToString())
+  canonical.canonicalize(tmp_path)
+  content.ParseFromString((tmp_path / 'saved_model.pb').read_bytes())
+  found = content.meta_graphs[0].object_graph_def.concrete_functions
+  assert {name: list(one.bound_inputs) for name, one in found.items()} == {
+    f'__inference_f_{rank}': [number] for rank, number in enumerate((1, 3, 5))
+  }
 
 
 def test_tables_of_two_bundles_are_not_shared(exports, tmp_path):

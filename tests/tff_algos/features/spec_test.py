@@ -40,6 +40,7 @@ def test_defaults_by_type():
     ({'encoding': 'plain', 'missing': 'mean'}, 'needs a number that is'),
     ({'missing': 'drop'}, 'indicator'),
     ({'type': 'image'}, r'needs shape=\(height'),
+    ({'type': 'image', 'shape': (0, 8, 1)}, 'shape of .* must be .*1, got 0'),
     ({'type': 'image', 'shape': (4, 4, 2)}, '1 or 3'),
     ({'shape': (2,)}, 'takes no shape'),
     ({'type': 'text', 'encoding': 'ids'}, 'needs a length'),

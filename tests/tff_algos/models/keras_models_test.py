@@ -324,6 +324,8 @@ def test_a_layer_in_bfloat16_has_float32_weights_and_outputs():
   exact = x @ weights['dense/kernel'] + weights['dense/bias']
   assert (outputs.numpy() != exact.numpy()).any()
   np.testing.assert_allclose(outputs, exact, rtol=0.05, atol=0.05)
+  # As of models of this project with this option.
+  assert model.output_tolerance == 2.0**-5
 
 
 def _dropout_net(layer):
@@ -555,6 +557,29 @@ def test_group_norm_takes_the_place_of_batch_norm():
   ]
   norm = build((5, 5, 1), 3).get_layer('norm')
   assert (norm.groups, norm.epsilon) == (3, 0.01)
+
+
+def test_group_norm_takes_its_place_in_a_nested_model():
+  def build(input_shape, num_outputs):
+    inner = tf.keras.Sequential(
+      [L.Input(input_shape), L.Dense(4), L.BatchNormalization(name='norm')],
+      name='body',
+    )
+    return keras_models.replace_batch_norm(
+      tf.keras.Sequential([inner, L.Dense(num_outputs)])
+    )
+
+  model = _assert_as_keras(build, (3,), 2)
+  assert any('norm/gamma' in name for name in model.weights_spec())
+  assert build((3,), 2).get_layer('body').get_layer('norm').groups == 4
+
+
+def test_a_norm_of_another_axis_is_not_replaced():
+  network = tf.keras.Sequential(
+    [L.Input((4, 5, 6)), L.BatchNormalization(axis=1)]
+  )
+  with pytest.raises(errors.ConfigError, match='normalizes the axis .*1.*last'):
+    keras_models.replace_batch_norm(network)
 
 
 @pytest.mark.verify
