@@ -35,7 +35,7 @@ class Given(NamedTuple):
   Attributes:
     spec: Its fitted spec.
     clients: Client id -> mean and deviation of the columns `spec.by_client`,
-      float32 `[columns]`, of the clients with training examples.
+      float32 `[columns]`, of the clients that have their own.
   """
 
   spec: spec_lib.FeatureSpec
@@ -186,20 +186,20 @@ def read_given(folder: str, spec: spec_lib.FeatureSpec | None) -> Given | None:
 def _measured_clients(
   dataset: dataset_lib.FederatedDataset,
 ) -> dict[str, tuple[Array, Array]]:
-  ids = (*dataset.client_ids, *dataset.unseen_client_ids)
+  """Returns the statistics of the clients that have their own."""
+  ids = (
+    *dataset.client_ids,
+    *dataset.unseen_client_ids,
+    *dataset.unlabelled_client_ids,
+  )
   statistics = dataset.client_statistics(ids)
   if statistics is None:
     return {}
-  counts = [
-    *dataset.num_examples(schema_lib.TRAIN),
-    *dataset.num_unseen_examples(schema_lib.TRAIN),
-  ]
+  of_all = encoding.statistics_of_all(dataset.feature_spec)
   return {
     client_id: (mean, deviation)
-    for client_id, count, mean, deviation in zip(
-      ids, counts, *statistics, strict=True
-    )
-    if count
+    for client_id, mean, deviation in zip(ids, *statistics, strict=True)
+    if not np.array_equal((mean, deviation), of_all)
   }
 
 
