@@ -52,6 +52,13 @@ class Given(NamedTuple):
     return digest.hexdigest()[:16]
 
 
+def is_measured(spec: spec_lib.FeatureSpec, given: Given | None) -> bool:
+  """Returns whether any column is, beside what is taken over."""
+  if given is not None:
+    return bool(spec.by_client)
+  return bool(column_statistics.create(spec))
+
+
 class MeasureBlock(extract.BlockFn):
   """DoFn: block -> its number; writes the statistics of its columns."""
 
@@ -115,7 +122,7 @@ def merge(
   Args:
     staging: Staging folder.
     spec: The spec, not fitted.
-    num_blocks: Number of blocks.
+    num_blocks: Number of measured blocks.
     client_ids: Clients of the plan.
     given: What is taken over of an earlier dataset.
 

@@ -121,6 +121,19 @@ def test_fitted_values_of_an_earlier_dataset(built, tmp_path):
   assert anew.version != given.version
 
 
+def test_nothing_is_measured_if_all_is_given(tmp_path, monkeypatch):
+  options = raw_tables.config(tmp_path).source.options
+  features = [one for one in raw_tables.FEATURES if one['name'] != 'income']
+  source = {'name': 'csv', 'options': {**options, 'features': features}}
+  first = _build(tmp_path, source=source)
+  monkeypatch.delattr(fit.MeasureBlock, 'process')
+  given = {'source': source, 'fitted_from': str(first.path)}
+  again = _build(tmp_path, output='again', **given)
+  assert again.version != first.version
+  assert again.manifest['files'] == first.manifest['files']
+  assert again.manifest['features'] == first.manifest['features']
+
+
 def test_clients_are_encoded_as_models_of_the_earlier_dataset_were(
   built, tmp_path
 ):
