@@ -2,7 +2,7 @@
 
   blocks --survey--> keys of all valid examples         (Beam, no shuffle)
   keys, config --plan--> client of each example         (here, in memory)
-  blocks, plan --fit--> encoding of raw columns         (Beam, no shuffle)
+  blocks, plan --fit--> encoding of raw columns         (Beam, if one is fitted)
   blocks, plan --extract, group by shard--> files       (Beam, one shuffle)
   files --manifest, rename, CURRENT--> published
 
@@ -262,13 +262,15 @@ def _stage_version(
   handover.write_plan(staging, plan, [len(s.key) for s in surveys])
   fitted = None
   if spec is not None:
-    _run(
-      blocks,
-      'Measure',
-      fit.MeasureBlock(config, staging, spec, copies),
-      pipeline_options,
-    )
-    fitted = fit.merge(staging, spec, len(blocks), plan.client_ids, given)
+    measured = blocks if fit.is_measured(spec, given) else ()
+    if measured:
+      _run(
+        measured,
+        'Measure',
+        fit.MeasureBlock(config, staging, spec, copies),
+        pipeline_options,
+      )
+    fitted = fit.merge(staging, spec, len(measured), plan.client_ids, given)
     handover.write_fitted(staging, fitted)
     schema = fitted.stored_as(schema)
   writer = write.ShardWriter(

@@ -42,19 +42,23 @@ class Fitted(NamedTuple):
     )
 
 
+def statistics_of_all(spec: spec_lib.FeatureSpec) -> tuple[Array, Array]:
+  """Returns mean and deviation over all clients of the columns `by_client`."""
+  of_all = [spec.fitted[name] for name in spec.by_client]
+  mean = np.array([one['mean'] for one in of_all], np.float32)
+  variance = np.array([one['variance'] for one in of_all], np.float64)
+  return mean, np.sqrt(variance).astype(np.float32)
+
+
 class Encoder:
   """Encoder of raw columns; imports TensorFlow when it is first used."""
 
   def __init__(self, fitted: Fitted) -> None:
     self._spec = fitted.spec
-    of_all = [fitted.spec.fitted[name] for name in fitted.spec.by_client]
     # The last row is for examples of no client.
-    mean = np.array([one['mean'] for one in of_all], np.float32)
+    mean, deviation = statistics_of_all(fitted.spec)
     self._mean = np.vstack([fitted.client_mean, mean])
-    variance = np.array([one['variance'] for one in of_all], np.float64)
-    self._deviation = np.vstack(
-      [fitted.client_deviation, np.sqrt(variance).astype(np.float32)]
-    )
+    self._deviation = np.vstack([fitted.client_deviation, deviation])
 
   def encode(self, columns: raw_columns.Columns, clients: Array) -> Array:
     """Returns examples as they are stored, `[n, *x_shape]`.

@@ -317,8 +317,23 @@ def file_checksums(paths: Iterable[pathlib.Path]) -> dict[str, str]:
   found: dict[str, str] = {}
   for number, path in enumerate(dict.fromkeys(paths)):
     name = f'{number}/{path.name}' if path.name in found else path.name
-    found[name] = integrity.file_sha256(path)
+    found[name] = file_sha256(path)
   return found
+
+
+def file_sha256(path: pathlib.Path) -> str:
+  """Returns the SHA-256 of a raw file.
+
+  Raises:
+    DataError: If it is gone.
+  """
+  try:
+    return integrity.file_sha256(path)
+  except FileNotFoundError:
+    raise errors.DataError(
+      f'the raw file {path} is gone, or a link to nothing. Put it there, or '
+      'remove the link.'
+    ) from None
 
 
 def array_sha256(*arrays: Array) -> str:

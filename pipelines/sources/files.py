@@ -54,11 +54,14 @@ def read_bytes(path: pathlib.Path) -> bytes:
 
   Raises:
     DataError: If it is missing or damaged.
+    OSError: If the disk fails.
   """
   try:
     with _OPENERS.get(path.suffix, open)(path, 'rb') as file:
       return file.read()
   except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+    if isinstance(error, OSError) and error.errno in errors.OF_DISKS:
+      raise
     raise errors.DataError(
       f'{path} cannot be read: {error}. Is it damaged? Fetch it again.'
     ) from None

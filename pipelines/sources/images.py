@@ -170,7 +170,9 @@ class Images(base.FileSource):
     """Returns the content of a file, or its error."""
     try:
       return (self._folder / path).read_bytes(), None
-    except (OSError, ValueError):  # Of a path with a zero byte.
+    except (OSError, ValueError) as error:  # Of a path with a zero byte.
+      if isinstance(error, OSError) and error.errno in errors.OF_DISKS:
+        raise
       return None, base.Problem('the file cannot be read', value=repr(path))
 
 

@@ -81,6 +81,8 @@ def _errors_of(path: pathlib.Path) -> Generator[None]:
   try:
     yield
   except (pyarrow.ArrowException, OSError, ValueError) as error:
+    if isinstance(error, OSError) and error.errno in errors.OF_DISKS:
+      raise
     reason = (str(error).splitlines() or [type(error).__name__])[0]
     raise errors.DataError(
       f'{path} is no sound Parquet file: {reason}. Fetch or make it again.'

@@ -11,7 +11,6 @@ import numpy as np
 
 from pipelines.sources import base, text
 from tff_algos.core import checks, errors
-from tff_algos.data import integrity
 
 _PLACES = ('data_dir', 'download', 'download_dir', 'manual_dir')
 
@@ -118,7 +117,7 @@ class Tfds(base.FileSource):
       for split in self._splits()
       for path in self._info(split).filepaths
     ]
-    return {path.name: integrity.file_sha256(path) for path in paths}
+    return {path.name: base.file_sha256(path) for path in paths}
 
   def recipe(self) -> Mapping[str, Any]:
     """Returns the options that determine the examples, without paths."""

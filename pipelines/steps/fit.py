@@ -35,7 +35,7 @@ class Given(NamedTuple):
   Attributes:
     spec: Its fitted spec.
     clients: Client id -> mean and deviation of the columns `spec.by_client`,
-      float32 `[columns]`, of the clients with training examples.
+      float32 `[columns]`, of the clients that have their own.
   """
 
   spec: spec_lib.FeatureSpec
@@ -50,6 +50,13 @@ class Given(NamedTuple):
       digest.update(json.dumps(client_id).encode())
       digest.update(b''.join(row.tobytes() for row in rows))
     return digest.hexdigest()[:16]
+
+
+def is_measured(spec: spec_lib.FeatureSpec, given: Given | None) -> bool:
+  """Returns whether any column is, beside what is taken over."""
+  if given is not None:
+    return bool(spec.by_client)
+  return bool(column_statistics.create(spec))
 
 
 class MeasureBlock(extract.BlockFn):
@@ -115,7 +122,7 @@ def merge(
   Args:
     staging: Staging folder.
     spec: The spec, not fitted.
-    num_blocks: Number of blocks.
+    num_blocks: Number of measured blocks.
     client_ids: Clients of the plan.
     given: What is taken over of an earlier dataset.
 
@@ -186,20 +193,20 @@ def read_given(folder: str, spec: spec_lib.FeatureSpec | None) -> Given | None:
 def _measured_clients(
   dataset: dataset_lib.FederatedDataset,
 ) -> dict[str, tuple[Array, Array]]:
-  ids = (*dataset.client_ids, *dataset.unseen_client_ids)
+  """Returns the statistics of the clients that have their own."""
+  ids = (
+    *dataset.client_ids,
+    *dataset.unseen_client_ids,
+    *dataset.unlabelled_client_ids,
+  )
   statistics = dataset.client_statistics(ids)
   if statistics is None:
     return {}
-  counts = [
-    *dataset.num_examples(schema_lib.TRAIN),
-    *dataset.num_unseen_examples(schema_lib.TRAIN),
-  ]
+  of_all = encoding.statistics_of_all(dataset.feature_spec)
   return {
     client_id: (mean, deviation)
-    for client_id, count, mean, deviation in zip(
-      ids, counts, *statistics, strict=True
-    )
-    if count
+    for client_id, mean, deviation in zip(ids, *statistics, strict=True)
+    if not np.array_equal((mean, deviation), of_all)
   }
 
 

@@ -514,17 +514,23 @@ def test_shard_that_an_engine_leaves_out_is_missed(tmp_path, monkeypatch):
   assert not list(tmp_path.iterdir())
 
 
-def test_a_raw_file_that_goes_during_a_build(tmp_path, monkeypatch):
+@pytest.mark.parametrize('is_link', [False, True])
+def test_a_raw_file_that_goes_during_a_build(tmp_path, monkeypatch, is_link):
   raw_data.write_csv(tmp_path)
+  path, given = str(tmp_path / '*.csv'), raw_data.csv_config(tmp_path).source
+  source = {'name': 'csv', 'options': {**given.options, 'path': path}}
+  config = raw_data.csv_config(tmp_path, source=source)
   original = handover.read_surveys
 
   def read_surveys(*args):
     (tmp_path / 'table.csv').unlink()
+    if is_link:
+      (tmp_path / 'table.csv').symlink_to('nothing')
     return original(*args)
 
   monkeypatch.setattr(handover, 'read_surveys', read_surveys)
   with pytest.raises(errors.InfrastructureError, match='changed during the bu'):
-    build_dataset.build(raw_data.csv_config(tmp_path), tmp_path / 'dataset')
+    build_dataset.build(config, tmp_path / 'dataset')
 
 
 @pytest.mark.parametrize('change', ['arrives', 'changes', 'goes', 'shrinks'])

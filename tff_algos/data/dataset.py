@@ -318,7 +318,7 @@ class FederatedDataset(rich_repr.Described):
     """Returns the statistics that raw columns are standardized by.
 
     Args:
-      client_ids: Some clients, participating or unseen.
+      client_ids: Some clients of any group.
 
     Returns:
       Mean and standard deviation of the columns `feature_spec.by_client`,

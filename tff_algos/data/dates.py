@@ -27,19 +27,20 @@ def parse(as_of: str) -> str:
   """
   try:
     time = datetime.datetime.fromisoformat(as_of)
-  except ValueError:
+    if time.tzinfo is None:
+      time = time.replace(tzinfo=datetime.UTC)
+    time = time.astimezone(datetime.UTC)
+  except (ValueError, OverflowError):
     raise errors.ConfigError(
       f'as_of must be a date such as 2026-11-20 or a time such as '
       f'2026-11-20T06:00:00+01:00, got {as_of!r}'
     ) from None
-  if time.tzinfo is None:
-    time = time.replace(tzinfo=datetime.UTC)
-  time = time.astimezone(datetime.UTC)
   if time.microsecond:
     raise errors.ConfigError(f'as_of must be whole seconds, got {as_of!r}')
+  date = time.date().isoformat()  # %Y is not padded on Linux.
   if time.time() == datetime.time():
-    return f'{time:%Y-%m-%d}'
-  return f'{time:%Y-%m-%dT%H%M%SZ}'
+    return date
+  return f'{date}T{time:%H%M%SZ}'
 
 
 def recorded(dataset: pathlib.Path) -> list[str]:

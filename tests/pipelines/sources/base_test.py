@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pipelines.sources import base, registry
+from tff_algos.core import errors
 
 
 def test_blocks_cover_a_part_once():
@@ -100,3 +101,9 @@ def test_checksums_of_files_are_named_without_folders(tmp_path):
   found = base.file_checksums([*paths, paths[1]])  # A file twice is one file.
   assert [*found] == ['x', 'y', '2/x', '3/x']
   assert len({*found.values()}) == 4
+
+
+def test_checksum_of_a_link_to_nothing(tmp_path):
+  (tmp_path / 'link').symlink_to('nothing')
+  with pytest.raises(errors.DataError, match='raw file .*/link is gone'):
+    base.file_checksums([tmp_path / 'link'])

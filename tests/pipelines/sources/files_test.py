@@ -1,5 +1,6 @@
 import gzip
 import lzma
+import pathlib
 
 import pytest
 
@@ -39,6 +40,12 @@ def test_file_of_garbage(tmp_path, ending):
   path.write_bytes(b'neither')
   with pytest.raises(errors.DataError, match='cannot be read'):
     files.read_bytes(path)
+
+
+def test_disk_that_fails():
+  """A retry may succeed: it is no damaged file."""
+  with pytest.raises(OSError, match='Input/output error'):
+    files.read_bytes(pathlib.Path('/proc/self/mem'))
 
 
 def test_text(tmp_path):

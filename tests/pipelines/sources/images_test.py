@@ -141,6 +141,15 @@ def test_paths_that_no_file_can_have(tmp_path):
   assert [*source.checksums()] == ['images']
 
 
+def test_disk_that_fails(tmp_path):
+  raw_sources.write_images(tmp_path)
+  (tmp_path / 'failing.png').symlink_to('/proc/self/mem')
+  source = _write_table(tmp_path, 'failing.png,a,x', 'ann/cat/0.png,b,x')
+  for read in (source.checksums, lambda: _read(source)):
+    with pytest.raises(OSError, match='Input/output error'):
+      read()
+
+
 def test_class_that_is_not_listed(tmp_path):
   raw_sources.write_images(tmp_path)
   source = _source(tmp_path, classes=('cat', 'dog'))

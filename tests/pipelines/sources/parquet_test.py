@@ -1,3 +1,5 @@
+import errno
+
 import numpy as np
 import pyarrow
 import pytest
@@ -70,6 +72,17 @@ def test_file_that_is_no_parquet(tmp_path, content):
   (tmp_path / 'part-1.parquet').write_bytes(content)
   with pytest.raises(errors.DataError, match='part-1.* no sound Parquet file'):
     source.blocks()
+
+
+def test_disk_that_fails(tmp_path, monkeypatch):
+  source = _source(tmp_path)
+
+  def fail(self, *args, **options):
+    raise OSError(errno.ESTALE, 'Stale file handle')
+
+  monkeypatch.setattr(parquet.ParquetFile, 'read_row_group', fail)
+  with pytest.raises(OSError, match='Stale file handle'):
+    list(source.read(source.blocks()[0]))
 
 
 def test_text_that_is_not_utf8(tmp_path):

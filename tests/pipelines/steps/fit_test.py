@@ -121,33 +121,65 @@ def test_fitted_values_of_an_earlier_dataset(built, tmp_path):
   assert anew.version != given.version
 
 
+def test_nothing_is_measured_if_all_is_given(tmp_path, monkeypatch):
+  options = raw_tables.config(tmp_path).source.options
+  features = [one for one in raw_tables.FEATURES if one['name'] != 'income']
+  source = {'name': 'csv', 'options': {**options, 'features': features}}
+  first = _build(tmp_path, source=source)
+  monkeypatch.delattr(fit.MeasureBlock, 'process')
+  given = {'source': source, 'fitted_from': str(first.path)}
+  again = _build(tmp_path, output='again', **given)
+  assert again.version != first.version
+  assert again.manifest['files'] == first.manifest['files']
+  assert again.manifest['features'] == first.manifest['features']
+
+
 def test_clients_are_encoded_as_models_of_the_earlier_dataset_were(
   built, tmp_path
 ):
-  """Also without a label, and where the new rows have other levels."""
+  """Where new rows have other levels, also after a night without training rows.
+
+  In the second night two clients have no label, one has one row, which does not
+  train, and one is absent, which is measured anew when it returns.
+  """
   folder, result, dataset = built
-  table = [
+  third = [
+    {**row, 'income': str(10 * int(row['income']))} for row in raw_tables.rows()
+  ]
+  second = [
     {
       **row,
-      'income': str(10 * int(row['income'])),
       'y': '' if row['who'] in ('person_0', 'person_1') else row['y'],
       'who': 'newcomer' if row['who'] == 'person_4' else row['who'],
     }
-    for row in raw_tables.rows()
+    for i, row in enumerate(third)
+    if row['who'] != 'person_2' or i == 2
   ]
-  options = {'fitted_from': str(folder / 'dataset'), 'keep_unlabelled': True}
-  again = _build(tmp_path, table, **options)
   known = [f'person_{i}' for i in range(4)]
-  with dataset_lib.FederatedDataset.open(again.path) as found:
-    for of_earlier, here in zip(
-      dataset.client_statistics(known),
-      found.client_statistics(known),
-      strict=True,
-    ):
-      np.testing.assert_array_equal(here, of_earlier)
-    mean, _ = found.client_statistics(('newcomer',))
-    assert 50_000 < mean[0, 0] < 51_000
-  assert again.manifest['features'] == result.manifest['features']
+  before = folder / 'dataset'
+  for table, measured in ((second, 'newcomer'), (third, 'person_4')):
+    (tmp_path / measured).mkdir()
+    again = _build(
+      tmp_path / measured,
+      table,
+      fitted_from=str(before),
+      keep_unlabelled=True,
+      splits={'split_by': 'client', 'test_ratio': 0.25},
+    )
+    with dataset_lib.FederatedDataset.open(again.path) as found:
+      for of_first, here in zip(
+        dataset.client_statistics(known),
+        found.client_statistics(known),
+        strict=True,
+      ):
+        np.testing.assert_array_equal(here, of_first)
+      mean, _ = found.client_statistics((measured,))
+      assert 50_000 < mean[0, 0] < 51_000
+      if measured == 'newcomer':
+        assert found.unlabelled_client_ids == ('person_0', 'person_1')
+        assert not found.examples('person_2', 'train').num_examples
+    assert again.manifest['features'] == result.manifest['features']
+    before = again.path
 
 
 def test_fitted_values_of_other_features_are_refused(built, tmp_path):
