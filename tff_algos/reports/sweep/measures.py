@@ -26,7 +26,6 @@ RATES = (
   "with Wilson's 95 % confidence interval."
 )
 _OF_ONE_CLUSTER = re.compile(r'/cluster_\d+/')
-_FLOATS = ('cost/downlink_floats', 'cost/uplink_floats')
 
 
 class Measure(NamedTuple):
@@ -162,21 +161,6 @@ def _match(run: run_lib.Run, scores: np.ndarray) -> np.ndarray | None:
   return matched
 
 
-def sent(
-  run: run_lib.Run, names: Sequence[str] = _FLOATS
-) -> run_lib.Series | None:
-  """Returns the cumulative communication after each round.
-
-  Args:
-    run: The run.
-    names: Columns to count: download, upload, or both.
-  """
-  if not all(name in run.rounds for name in names):
-    return None
-  floats = sum(np.nan_to_num(run.rounds.numbers(name)) for name in names)
-  return run_lib.Series(run.rounds.numbers('round'), np.cumsum(floats))
-
-
 def last(run: run_lib.Run) -> dict[str, float]:
   """Returns the metrics of the last evaluation, and derived metrics.
 
@@ -214,7 +198,7 @@ def _with_sent(
   run: run_lib.Run, values: Mapping[str, float]
 ) -> dict[str, float]:
   """Returns the metrics of a round with `cost/total_floats` up to it."""
-  total = sent(run)
+  total = run.sent()
   if total is None or values.get('round') not in total.rounds:
     return dict(values)
   until = total.values[total.rounds == values['round']]

@@ -67,7 +67,7 @@ def test_one_model_needs_no_match(tmp_path):
 
 def test_what_was_sent_is_summed_over_rounds(tmp_path):
   run = _run(tmp_path, num_rounds=3)
-  np.testing.assert_array_equal(measures.sent(run).values, [0, 100, 200, 300])
+  np.testing.assert_array_equal(run.sent().values, [0, 100, 200, 300])
   assert measures.last(run)['cost/total_floats'] == 300
 
 
