@@ -162,14 +162,16 @@ def _match(run: run_lib.Run, scores: np.ndarray) -> np.ndarray | None:
 
 
 def last(run: run_lib.Run) -> dict[str, float]:
-  """Returns the metrics of the last evaluation, and derived metrics.
+  """Returns the metrics of the evaluated round, and derived metrics.
 
-  It is of the last round, unless the run was evaluated at another one. Derived
-  metrics of the same round: `cost/total_floats`, and
+  It is the last round, unless the run was evaluated at another one. Metrics
+  that an evaluation lacks, such as `train/loss`, are those of training, without
+  `seconds`. Derived metrics of the same round: `cost/total_floats`, and
   `held_out/<t>/cluster_of_<s>/<score>`, the score on source t of the cluster
   that is matched to source s.
   """
-  values = _with_sent(run, run.summary.get('last') or {})
+  evaluated = run.summary.get('last') or {}
+  values = _with_sent(run, {**_trained(run), **evaluated})
   name = f'held_out/{{}}/{{}}_{{}}/{run.score_name}'.format
   scores = [
     [
@@ -184,6 +186,18 @@ def last(run: run_lib.Run) -> dict[str, float]:
       for value, scored_on in zip(row, run.source_names, strict=True):
         values[name(scored_on, 'cluster_of', source)] = float(value)
   return values
+
+
+def _trained(run: run_lib.Run) -> dict[str, float]:
+  """Returns the finite metrics of the evaluated round in `metrics.csv`."""
+  is_evaluated = run.rounds.numbers('round') == run.evaluated_round
+  return {
+    name: float(value)
+    for name in run.rounds.columns
+    if name != 'seconds'
+    for value in run.rounds.numbers(name)[is_evaluated]
+    if np.isfinite(value)
+  }
 
 
 def best(run: run_lib.Run) -> dict[str, float]:
