@@ -352,6 +352,20 @@ class _TrialQueue:
         trial.reported = set(frozen.intermediate_values)
         self._open[trial.number] = trial
 
+  def _complete(self, frozen: Any) -> Any:
+    """Returns an unfinished trial, with the values that were not drawn yet."""
+    self._seed_sampler(frozen.number)
+    # Optuna has no other way to go on with a trial.
+    trial = self._optuna.trial.Trial(self._study, frozen._trial_id)
+    for key, distribution in self._distributions().items():
+      if key in frozen.params and not distribution.single():
+        # Drawn again, so that the values after it are those that followed.
+        self._study.sampler.sample_independent(
+          self._study, frozen, key, distribution
+        )
+      trial._suggest(key, distribution)
+    return trial
+
   def _plan_lost_runs(self, frozen: Any) -> None:
     """Plans those runs of a finished trial that `sweep.json` lacks.
 
@@ -371,20 +385,6 @@ class _TrialQueue:
       self._planned[run] = self._planned[run]._replace(
         pruned_round=pruned_round
       )
-
-  def _complete(self, frozen: Any) -> Any:
-    """Returns an unfinished trial, with the values that were not drawn yet."""
-    self._seed_sampler(frozen.number)
-    # Optuna has no other way to go on with a trial.
-    trial = self._optuna.trial.Trial(self._study, frozen._trial_id)
-    for key, distribution in self._distributions().items():
-      if key in frozen.params and not distribution.single():
-        # Drawn again, so that the values after it are those that followed.
-        self._study.sampler.sample_independent(
-          self._study, frozen, key, distribution
-        )
-      trial._suggest(key, distribution)
-    return trial
 
   def _seed_sampler(self, number: int) -> None:
     """Seeds the draws of a trial: the same after an interruption."""
