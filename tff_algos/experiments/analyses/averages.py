@@ -15,7 +15,7 @@ from tff_algos.algorithms.filter_decomposition import (
   averaged_models,
   kernel_variance,
 )
-from tff_algos.core import seeds
+from tff_algos.core import durable, seeds
 from tff_algos.experiments import output
 from tff_algos.reports.plotting import landscape_plot, style
 
@@ -63,7 +63,9 @@ def draw(
   rows = [_variances(paths, step) for step in range(_NUM_STEPS + 1)]
   output.write_table(workdir / 'averages_variance.csv', rows)
   with style.applied():
-    (workdir / 'averages.png').write_bytes(style.to_png(_figure(paths)))
+    png = style.to_png(_figure(paths))
+  with durable.replacing(workdir / 'averages.png', 'wb') as file:
+    file.write(png)
   return rows
 
 

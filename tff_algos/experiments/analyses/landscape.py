@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tff_algos.core import durable
 from tff_algos.experiments import output
 from tff_algos.experiments.analyses import trajectories, trajectory_plane
 from tff_algos.reports.plotting import landscape_plot, style
@@ -63,7 +64,9 @@ def draw(
       'Loss on a plane through the models of the rounds',
       [f'direction {i + 1} ({s:.0%})' for i, s in enumerate(found.shares)],
     )
-    (workdir / 'landscape.png').write_bytes(style.to_png(figure))
+    png = style.to_png(figure)
+  with durable.replacing(workdir / 'landscape.png', 'wb') as file:
+    file.write(png)
   return rows
 
 

@@ -58,7 +58,8 @@ def read(
     UserError: If a run has no checkpoint or no single model, or is private, or
       the runs' data or networks differ.
   """
-  start = os.path.commonpath([pathlib.Path(one).absolute() for one in folders])
+  parents = [pathlib.Path(one).absolute().parent for one in folders]
+  start = os.path.commonpath(parents)
   trajectories, first = [], None
   for folder in folders:
     label = os.path.relpath(folder, start)

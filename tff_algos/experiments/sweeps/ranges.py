@@ -64,16 +64,17 @@ def read(path: str, config: Mapping[str, Any]) -> dict[str, Range]:
     Dotted key of the config -> its range, in the order of the file.
 
   Raises:
-    ConfigError: If there is no such file, it is no JSON object of ranges, or
-      the config has no such key.
+    ConfigError: If there is no such file, it is no JSON object of ranges, a
+      key is given twice, or the config has no such key.
   """
   try:
-    content = json.loads(pathlib.Path(path).read_text(encoding='utf-8'))
+    text = pathlib.Path(path).read_text(encoding='utf-8')
+    content = json.loads(text, object_pairs_hook=_without_repeats)
   except OSError as error:
     raise errors.ConfigError(
       f'--ranges={path} cannot be read: {error.strerror}'
     ) from None
-  except ValueError as error:
+  except (json.JSONDecodeError, UnicodeDecodeError) as error:
     raise errors.ConfigError(f'--ranges={path} is no JSON: {error}') from None
   if not isinstance(content, dict) or not content:
     raise errors.ConfigError(
@@ -81,6 +82,17 @@ def read(path: str, config: Mapping[str, Any]) -> dict[str, Range]:
       '{"algorithm.num_clusters": {"low": 2, "high": 6}}'
     )
   return {key: _parse(key, spec, config) for key, spec in content.items()}
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+  content = dict(pairs)
+  if len(content) < len(pairs):
+    keys = [key for key, _ in pairs]
+    repeated = next(key for key in keys if keys.count(key) > 1)
+    raise errors.ConfigError(
+      f'--ranges: {repeated} is given twice; give each key once'
+    )
+  return content
 
 
 def _parse(key: str, spec: Any, config: Mapping[str, Any]) -> Range:

@@ -338,11 +338,15 @@ class _TrialQueue:
 
   def _resume(self) -> None:
     """Reads the runs of earlier calls, and opens their unfinished trials."""
-    if (self._workdir / plan_lib.FILE).is_file():
+    try:
       earlier = plan_lib.read(self._workdir).runs
-      self._planned = {run.folder: run for run in earlier}
+    except errors.DataError:  # None, or a damaged one, which is written anew.
+      earlier = ()
+    self._planned = {run.folder: run for run in earlier}
     for frozen in self._study.trials:
-      if not frozen.state.is_finished():
+      if frozen.state.is_finished():
+        self._plan_lost_runs(frozen)
+      else:
         resumed = self._complete(frozen)
         trial = _Trial(resumed, self._decode(resumed.params))
         trial.reported = set(frozen.intermediate_values)
@@ -361,6 +365,26 @@ class _TrialQueue:
         )
       trial._suggest(key, distribution)
     return trial
+
+  def _plan_lost_runs(self, frozen: Any) -> None:
+    """Plans those runs of a finished trial that `sweep.json` lacks.
+
+    The reasons of refusals are lost with the file.
+    """
+    lost = [
+      seed
+      for seed in range(self._options.num_seeds)
+      if (run := _folder(frozen.number, seed)) not in self._planned
+      and (self._workdir / run).is_dir()
+    ]
+    for seed in lost:
+      self._plan_run(_Trial(frozen, self._decode(frozen.params)), seed)
+    if lost and frozen.state == self._state('PRUNED'):
+      run = _folder(frozen.number, lost[-1])
+      pruned_round = frozen.last_step % (self._num_rounds + 1)
+      self._planned[run] = self._planned[run]._replace(
+        pruned_round=pruned_round
+      )
 
   def _seed_sampler(self, number: int) -> None:
     """Seeds the draws of a trial: the same after an interruption."""
@@ -419,7 +443,7 @@ class _TrialQueue:
 
   def _plan_run(self, trial: _Trial, seed: int) -> str:
     """Adds a run to the plan; returns its folder."""
-    run = f'trial_{trial.number:04d}/seed_{seed}'
+    run = _folder(trial.number, seed)
     values = [
       json.dumps(value) if isinstance(value, list) else value
       for value in trial.values.values()
@@ -470,3 +494,8 @@ class _TrialQueue:
 
   def _state(self, name: str) -> Any:
     return getattr(self._optuna.trial.TrialState, name)
+
+
+def _folder(trial_number: int, seed: int) -> str:
+  """Returns the folder of a run."""
+  return f'trial_{trial_number:04d}/seed_{seed}'

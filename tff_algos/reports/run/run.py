@@ -18,6 +18,7 @@ from tff_algos.reports.run import membership_history as membership_history_lib
 
 _HELD_OUT = re.compile(r'held_out/(?P<source>.+)/cluster_(?P<cluster>\d+)/')
 _FACTORS = 'factors/'
+_DIRECTIONS = ('downlink', 'uplink')
 _MADE_BY = {
   'config.json': 'train',
   'metrics.csv': 'train',
@@ -152,6 +153,21 @@ class Run:
     return Series(
       rounds[finite], values[finite], int(after[0]) if after.size else None
     )
+
+  def sent(self, *directions: str) -> Series | None:
+    """Returns the numbers sent until the end of each round.
+
+    Args:
+      *directions: `'downlink'` or `'uplink'`; both if none is given.
+
+    Returns:
+      None if they were not counted.
+    """
+    names = [f'cost/{one}_floats' for one in directions or _DIRECTIONS]
+    if not all(name in self.rounds for name in names):
+      return None
+    floats = sum(np.nan_to_num(self.rounds.numbers(name)) for name in names)
+    return Series(self.rounds.numbers('round'), np.cumsum(floats))
 
   def evaluation_table(self, name: str) -> table_lib.Table | None:
     """Returns an optional table of the folder `evaluation`.

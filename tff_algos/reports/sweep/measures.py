@@ -26,7 +26,6 @@ RATES = (
   "with Wilson's 95 % confidence interval."
 )
 _OF_ONE_CLUSTER = re.compile(r'/cluster_\d+/')
-_FLOATS = ('cost/downlink_floats', 'cost/uplink_floats')
 
 
 class Measure(NamedTuple):
@@ -162,30 +161,17 @@ def _match(run: run_lib.Run, scores: np.ndarray) -> np.ndarray | None:
   return matched
 
 
-def sent(
-  run: run_lib.Run, names: Sequence[str] = _FLOATS
-) -> run_lib.Series | None:
-  """Returns the cumulative communication after each round.
-
-  Args:
-    run: The run.
-    names: Columns to count: download, upload, or both.
-  """
-  if not all(name in run.rounds for name in names):
-    return None
-  floats = sum(np.nan_to_num(run.rounds.numbers(name)) for name in names)
-  return run_lib.Series(run.rounds.numbers('round'), np.cumsum(floats))
-
-
 def last(run: run_lib.Run) -> dict[str, float]:
-  """Returns the metrics of the last evaluation, and derived metrics.
+  """Returns the metrics of the evaluated round, and derived metrics.
 
-  It is of the last round, unless the run was evaluated at another one. Derived
-  metrics of the same round: `cost/total_floats`, and
+  It is the last round, unless the run was evaluated at another one. Metrics
+  that an evaluation lacks, such as `train/loss`, are those of training, without
+  `seconds`. Derived metrics of the same round: `cost/total_floats`, and
   `held_out/<t>/cluster_of_<s>/<score>`, the score on source t of the cluster
   that is matched to source s.
   """
-  values = _with_sent(run, run.summary.get('last') or {})
+  evaluated = run.summary.get('last') or {}
+  values = _with_sent(run, {**_trained(run), **evaluated})
   name = f'held_out/{{}}/{{}}_{{}}/{run.score_name}'.format
   scores = [
     [
@@ -202,6 +188,18 @@ def last(run: run_lib.Run) -> dict[str, float]:
   return values
 
 
+def _trained(run: run_lib.Run) -> dict[str, float]:
+  """Returns the finite metrics of the evaluated round in `metrics.csv`."""
+  is_evaluated = run.rounds.numbers('round') == run.evaluated_round
+  return {
+    name: float(value)
+    for name in run.rounds.columns
+    if name != 'seconds'
+    for value in run.rounds.numbers(name)[is_evaluated]
+    if np.isfinite(value)
+  }
+
+
 def best(run: run_lib.Run) -> dict[str, float]:
   """Returns the metrics of the best round by validation.
 
@@ -214,7 +212,7 @@ def _with_sent(
   run: run_lib.Run, values: Mapping[str, float]
 ) -> dict[str, float]:
   """Returns the metrics of a round with `cost/total_floats` up to it."""
-  total = sent(run)
+  total = run.sent()
   if total is None or values.get('round') not in total.rounds:
     return dict(values)
   until = total.values[total.rounds == values['round']]

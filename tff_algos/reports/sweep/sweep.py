@@ -124,9 +124,7 @@ class Cell:
     if not rounds.size:
       return None
     values = np.stack([_at(one, rounds) for one in series])
-    costs = [
-      cost for run in self.runs if (cost := measures.sent(run)) is not None
-    ]
+    costs = [cost for run in self.runs if (cost := run.sent()) is not None]
     sent = None
     if len(costs) == len(self.runs):
       sent = np.mean([_at(cost, rounds) for cost in costs], axis=0)

@@ -5,9 +5,9 @@ import pathlib
 from collections.abc import Iterator, Sequence
 
 from tff_algos.reports.plotting import html, picture
-from tff_algos.reports.run.plots import time_curves_plot
 from tff_algos.reports.sweep import (
   cell_memberships_plot,
+  cell_time_curves_plot,
   cells_plot,
   curves_plot,
   effect_plot,
@@ -29,7 +29,7 @@ PICTURES = (
   cells_plot.PICTURE,
   cell_memberships_plot.PICTURE,
   curves_plot.COMMUNICATION,
-  time_curves_plot.SWEEP_PICTURE,
+  cell_time_curves_plot.PICTURE,
   curves_plot.ROUNDS,
   curves_plot.VARIANCE,
 )

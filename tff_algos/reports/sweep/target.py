@@ -100,8 +100,8 @@ def spent_until(run: run_lib.Run, target: Target) -> dict[str, float]:
     value = last / value if falls else last * value
   spent = {
     ROUNDS: run_lib.Series(scores.rounds, scores.rounds),
-    UPLINK: measures.sent(run, ('cost/uplink_floats',)),
-    TOTAL: measures.sent(run),
+    UPLINK: run.sent('uplink'),
+    TOTAL: run.sent(),
   }
   sign = -1 if falls else 1
   reached = np.flatnonzero(sign * scores.values >= sign * value)

@@ -9,6 +9,8 @@ from tff_algos.experiments.analyses import averages
 
 
 def test_tables_and_picture(tmp_path):
+  (tmp_path / 'earlier.png').write_text('earlier')
+  (tmp_path / 'averages.png').hardlink_to(tmp_path / 'earlier.png')
   rows = averages.draw(400, 0, tmp_path)
   with open(tmp_path / 'averages.csv', newline='') as file:
     shown = list(csv.DictReader(file))
@@ -26,6 +28,8 @@ def test_tables_and_picture(tmp_path):
   with open(tmp_path / 'averages_variance.csv', newline='') as file:
     assert len(list(csv.DictReader(file))) == 61
   assert (tmp_path / 'averages.png').read_bytes().startswith(b'\x89PNG')
+  # The picture is replaced, not written in place.
+  assert (tmp_path / 'earlier.png').read_text() == 'earlier'
 
 
 def test_the_seed_decides(tmp_path):

@@ -83,7 +83,11 @@ def test_the_grid_has_the_losses_of_the_plane(tmp_path):
 
 
 def test_the_plane_of_the_ends_has_their_losses(tmp_path):
+  (tmp_path / 'earlier.png').write_text('earlier')
+  (tmp_path / 'landscape.png').hardlink_to(tmp_path / 'earlier.png')
   rows = landscape.draw(_problem(), 'ends', 2, tmp_path)
+  # The picture is replaced, not written in place.
+  assert (tmp_path / 'earlier.png').read_text() == 'earlier'
   for index in (0, 6, 13):
     np.testing.assert_allclose(
       rows[index]['loss_on_plane'], rows[index]['loss']

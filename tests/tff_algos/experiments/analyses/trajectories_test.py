@@ -80,6 +80,7 @@ def test_losses_along_the_paths_are_those_of_the_evaluation(runs):
 @pytest.mark.slow
 def test_a_point_has_kernels_in_the_place_of_factors(folder):
   problem = trajectories.read([folder / 'factors'], 1)
+  assert problem.trajectories[0].label == 'factors'
   config = resolved_config.read(folder / 'factors')
   with session.open_session(config, folder / 'factors') as opened:
     _, state = opened.restore()

@@ -10,9 +10,8 @@ from tests.testing import fake_sweep
 from tff_algos.core import errors, sealed_json
 from tff_algos.evaluation import round_time
 from tff_algos.experiments.sweeps import comparison, grid
-from tff_algos.reports.run.plots import time_curves_plot
+from tff_algos.reports.sweep import cell_time_curves_plot, sweep_page
 from tff_algos.reports.sweep import plan as plan_lib
-from tff_algos.reports.sweep import sweep_page
 from tff_algos.reports.sweep import target as target_lib
 
 _AXES = (plan_lib.Axis('algorithm.weight', 'weight', (0.1, 1.0)),)
@@ -123,7 +122,7 @@ def test_what_is_chosen_is_printed_and_on_the_page(tmp_path):
 def test_the_clock_of_the_picture_of_time_can_be_set(tmp_path, monkeypatch):
   fake_sweep.write(tmp_path, {(0.1,): (0.2,), (1.0,): (0.3,)}, _AXES)
   clock, seen = round_time.Clock(rates=(5e5,)), []
-  look = time_curves_plot.SWEEP_PICTURE._replace(
+  look = cell_time_curves_plot.PICTURE._replace(
     draw=lambda sweep: seen.extend(run.clock for run in sweep.cells[0].runs)
   )
   monkeypatch.setattr(sweep_page, 'PICTURES', (look,))

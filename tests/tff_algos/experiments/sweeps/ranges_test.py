@@ -41,6 +41,14 @@ def test_intervals_and_choices_in_the_types_of_the_config(tmp_path):
   ('content', 'words'),
   [
     ('{', 'ranges.json is no JSON: '),
+    (
+      '{"algorithm.num_clusters": [2, 3], "algorithm.num_clusters": [2, 4]}',
+      '--ranges: algorithm.num_clusters is given twice',
+    ),
+    (
+      '{"algorithm.num_clusters": {"low": 2, "high": 3, "high": 4}}',
+      '--ranges: high is given twice',
+    ),
     ([], 'must have an object of config keys'),
     ({}, 'must have an object of config keys'),
     (

@@ -168,6 +168,25 @@ def test_hopeless_trials_are_pruned_by_validation(tmp_path):
   runs.check_all_ran(plan)
 
 
+def test_a_plan_that_is_lost_is_written_anew(tmp_path, monkeypatch):
+  def error_of(config, round_num):
+    weight = config['algorithm']['proximal_weight']
+    return abs(weight - 1) if config['seed'] and round_num >= 2 else 10.0
+
+  monkeypatch.setitem(globals(), '_error_of', error_of)
+  options = _OPTIONS._replace(num_trials=7)
+  plan = search.search(options, tmp_path, _Engine())
+  assert {(run.seed, run.pruned_round) for run in plan.runs} == {
+    *((0, None), (1, None), (1, 2))
+  }
+  path, engine = tmp_path / plan_lib.FILE, _Engine()
+  for lose in (path.unlink, lambda: path.write_text(path.read_text()[:99])):
+    lose()
+    assert search.search(options, tmp_path, engine) == plan
+    assert plan_lib.read(tmp_path) == plan
+  assert not engine.started
+
+
 def test_values_are_drawn_by_the_seed_of_the_config(tmp_path):
   drawn = []
   for seed in (0, 0, 5):

@@ -67,8 +67,20 @@ def test_one_model_needs_no_match(tmp_path):
 
 def test_what_was_sent_is_summed_over_rounds(tmp_path):
   run = _run(tmp_path, num_rounds=3)
-  np.testing.assert_array_equal(measures.sent(run).values, [0, 100, 200, 300])
+  np.testing.assert_array_equal(run.sent().values, [0, 100, 200, 300])
   assert measures.last(run)['cost/total_floats'] == 300
+
+
+def test_the_evaluated_round_has_the_metrics_of_its_training(tmp_path):
+  run = _run(tmp_path, num_rounds=3)
+  run.rounds.columns['train/loss'] = ('', '3.0', '2.0', '1.0')
+  run.rounds.columns['train/other'] = ('', '1.0', '', '')
+  run.rounds.columns['seconds'] = ('', '1', '1', '1')
+  found = measures.last(run)
+  assert (found['train/loss'], found['cost/uplink_floats']) == (1, 100)
+  assert {'train/other', 'seconds'}.isdisjoint(found)
+  run.summary['last'] |= {'round': 2, 'train/loss': 2.5}
+  assert measures.last(run)['train/loss'] == 2.5
 
 
 def test_only_what_is_not_of_a_numbered_cluster_may_be_averaged():

@@ -13,15 +13,14 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   Returns:
     None without communication counts or scores.
   """
-  names = ('cost/downlink_floats', 'cost/uplink_floats')
-  if not all(name in run.rounds for name in names):
-    return None
-  down, up = (np.nan_to_num(run.rounds.numbers(name)) for name in names)
-  total = np.cumsum(down + up)
+  down, up, both = run.sent('downlink'), run.sent('uplink'), run.sent()
   lines = style.client_lines(run)
-  if not lines or not total[-1]:
+  if down is None or up is None or both is None or not lines:
     return None
-  divisor, unit = style.floats_unit(total[-1])
+  total = both.values[-1]
+  if not total:
+    return None
+  divisor, unit = style.floats_unit(total)
   word = style.score_word(run).capitalize()
   figure = style.new_figure(
     3.9, f"{word} on the clients' test examples against communication"
@@ -30,7 +29,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   style.fit_scores(
     run, axes, np.concatenate([series.values for _, series, _ in lines])
   )
-  sent_by_round = dict(zip(run.rounds.numbers('round'), total, strict=True))
+  sent_by_round = dict(zip(both.rounds, both.values, strict=True))
   labels = []
   for index, (name, series, color) in enumerate(lines):
     sent = [sent_by_round[number] / divisor for number in series.rounds]
@@ -46,10 +45,11 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
     text = style.end_text(run, name, series)
     labels.append(style.EndLabel(text, series.values[-1], color, index == 0))
   axes.set_title(
-    f'downlink {down.sum() / divisor:.3g} + uplink {up.sum() / divisor:.3g} = '
-    f'{total[-1] / divisor:.3g} {unit} in {run.num_rounds} rounds'
+    f'downlink {down.values[-1] / divisor:.3g} + '
+    f'uplink {up.values[-1] / divisor:.3g} = '
+    f'{total / divisor:.3g} {unit} in {run.num_rounds} rounds'
   )
-  axes.set_xlim(0, total[-1] / divisor)
+  axes.set_xlim(0, total / divisor)
   axes.set_xlabel(f'cumulative communication ({unit})')
   axes.set_ylabel(style.score_label(run))
   style.format_scores(run, axes.yaxis)

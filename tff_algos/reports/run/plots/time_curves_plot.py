@@ -1,4 +1,4 @@
-"""Pictures: score over the virtual clock, one panel per connection speed."""
+"""Picture: score over the virtual clock, one panel per connection speed."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -11,14 +11,13 @@ from matplotlib import ticker
 from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.run import run_clock
-from tff_algos.reports.sweep import sweep as sweep_lib
 
 # The global model; without a server the mean of the client models.
 _MODELS = ('cluster', 'personalized')
-_RETIMED = '(re-timed)'
+RETIMED = '(re-timed)'
 
 
-class _Line(NamedTuple):
+class Line(NamedTuple):
   """A line of all panels.
 
   Attributes:
@@ -44,70 +43,21 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
     None if the run has no clock or no score.
   """
   series = next(
-    (one for name in _names(run) if (one := run.series(name)) is not None), None
+    (one for name in score_names(run) if (one := run.series(name)) is not None),
+    None,
   )
   if run_clock.kind(run) is None or series is None:
     return None
   lines = [
-    _Line(label, seconds, series.values, np.zeros(len(series.values)))
-    for label, seconds in _clocks((run,), series.rounds, 'this run')
+    Line(label, seconds, series.values, np.zeros(len(series.values)))
+    for label, seconds in clocks((run,), series.rounds, 'this run')
   ]
-  return _draw(run, lines, f'Test {style.score_word(run)} of the global model')
-
-
-def draw_sweep(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
-  """Draws the scores of all cells over the seconds of their rounds.
-
-  If a single cell has a server, its scores are also drawn on the clocks of
-  BrainTorrent and gossip, re-timed.
-
-  Returns:
-    None if a cell has no clock or no score, or if all cells have a server:
-    then time is proportional to rounds.
-  """
-  run = sweep.example
-  kinds = [{run_clock.kind(one) for one in cell.runs} for cell in sweep.cells]
-  if {None} & set().union(*kinds) or all(
-    one == {run_clock.SERVER} for one in kinds
-  ):
-    return None
-  all_curves = (_curves(sweep, name) for name in _names(run))
-  curves = next((found for found in all_curves if found is not None), None)
-  if curves is None:
-    return None
-  is_retimed = kinds.count({run_clock.SERVER}) == 1
-  clocks = [
-    list(_clocks(cell.runs, curve.rounds, _label(cell, curve)))
-    for cell, curve in zip(sweep.cells, curves, strict=True)
-  ]
-  lines = [
-    _Line(label, seconds, curve.mean, curve.std)
-    for clock, curve in zip(clocks, curves, strict=True)
-    for label, seconds in (clock if is_retimed else clock[:1])
-  ]
-  # Cells have the same colours as in the other pictures.
-  lines.sort(key=lambda line: _RETIMED in line.label)
-  return _draw(
-    run, lines, f'Test {style.score_word(run)} (mean and deviation over seeds)'
+  return draw_lines(
+    run, lines, f'Test {style.score_word(run)} of the global model'
   )
 
 
-def _curves(sweep: sweep_lib.Sweep, name: str) -> list[sweep_lib.Curve] | None:
-  """Returns a metric's curve of every cell; None if a cell lacks it."""
-  curves = [
-    curve for cell in sweep.cells if (curve := cell.curve(name)) is not None
-  ]
-  return curves if len(curves) == len(sweep.cells) else None
-
-
-def _label(cell: sweep_lib.Cell, curve: sweep_lib.Curve) -> str:
-  label = cell.label or 'all runs'
-  if curve.diverged is None:
-    return label
-  return f'{label} (a seed diverged by round {curve.diverged})'
-
-
-def _clocks(runs, rounds, label: str) -> Iterator[tuple[str, np.ndarray]]:
+def clocks(runs, rounds, label: str) -> Iterator[tuple[str, np.ndarray]]:
   """Yields (label, mean seconds until each of the rounds, `[rates, n]`)."""
   own = [[run_clock.own(one, r) for r in one.clock.rates] for one in runs]
   yield label, _until(runs, rounds, own)
@@ -119,7 +69,7 @@ def _clocks(runs, rounds, label: str) -> Iterator[tuple[str, np.ndarray]]:
   for name in others[0][0]:
     times = [[systems[name] for systems in of_run] for of_run in others]
     yield (
-      f"{label} on {name}'s clock {_RETIMED}",
+      f"{label} on {name}'s clock {RETIMED}",
       _until(runs, rounds, times),
     )
 
@@ -133,11 +83,15 @@ def _until(runs, rounds, times) -> np.ndarray:
   return np.mean(found, axis=0)
 
 
-def _names(run: run_lib.Run) -> list[str]:
+def score_names(run: run_lib.Run) -> list[str]:
+  """Returns the metrics to draw, the preferred one first."""
   return [f'participating/test/{model}/{run.score_name}' for model in _MODELS]
 
 
-def _draw(run: run_lib.Run, lines: list[_Line], title: str):
+def draw_lines(
+  run: run_lib.Run, lines: list[Line], title: str
+) -> figure_lib.Figure:
+  """Draws lines, one panel per connection speed of a run's clock."""
   rates = run.clock.rates
   figure = style.new_figure_with_legend(
     3.8,
@@ -157,7 +111,7 @@ def _draw(run: run_lib.Run, lines: list[_Line], title: str):
   return figure
 
 
-def _draw_panel(axes: axes_lib.Axes, lines: list[_Line], place: int) -> None:
+def _draw_panel(axes: axes_lib.Axes, lines: list[Line], place: int) -> None:
   for index, line in enumerate(lines):
     style.draw_line(
       axes,
@@ -180,15 +134,4 @@ PICTURE = picture.Picture(
     'another system by that model; that system was not run.'
   ),
   draw=draw,
-)
-SWEEP_PICTURE = picture.Picture(
-  name='time_curves.png',
-  caption=(
-    'Score over simulated time: the cost model of CMFL (TPDS 2022, section '
-    '6.5), with sequential transfers and the computation times of its '
-    "authors' code. Re-timed: the scores of one cell after the same rounds, "
-    'with the round duration of another system by that model; that system was '
-    'not run.'
-  ),
-  draw=draw_sweep,
 )
