@@ -214,22 +214,27 @@ def _report_uncaught(kind, error, trace) -> None:
     sys.__excepthook__(kind, error, trace)
 
 
-def _interrupt_again(unraisable) -> None:
-  """Sends Ctrl-C again if a callback swallowed the KeyboardInterrupt.
+def _signal_again(unraisable) -> None:
+  """Sends Ctrl-C or SIGTERM again if a callback swallowed its exception.
 
   JAX, which TFF imports, registers such a callback with Python's garbage
   collector.
   """
-  if unraisable.exc_type is KeyboardInterrupt:
-    # Sent later: an exception raised here would be swallowed as well.
-    again = (threading.main_thread().ident, signal.SIGINT)
-    threading.Timer(0.05, signal.pthread_kill, again).start()
+  error = unraisable.exc_value
+  if isinstance(error, KeyboardInterrupt):
+    signum = signal.SIGINT
+  elif isinstance(error, SystemExit) and error.code == _TERMINATED:
+    signum = signal.SIGTERM
   else:
     _report_unraisable(unraisable)
+    return
+  # Sent later: an exception raised here would be swallowed as well.
+  again = (threading.main_thread().ident, signum)
+  threading.Timer(0.05, signal.pthread_kill, again).start()
 
 
 sys.excepthook = _report_uncaught
-_report_unraisable, sys.unraisablehook = sys.unraisablehook, _interrupt_again
+_report_unraisable, sys.unraisablehook = sys.unraisablehook, _signal_again
 
 
 class _HelpFlag(flags.BooleanFlag):

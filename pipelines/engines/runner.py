@@ -8,7 +8,7 @@ import signal
 import threading
 import traceback
 import types
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -115,7 +115,7 @@ def run_pipeline(flags: Sequence[str]) -> Generator[beam.Pipeline]:
       try:
         if type(pipeline.runner).__name__ == 'DaskRunner':
           dask_cluster.share_project(pipeline.options)
-        with _interrupts_kept(), pipeline:
+        with _signals_kept(), pipeline:
           yield pipeline
       except (Exception, KeyboardInterrupt) as error:
         raise _find_reason(error, flags, ends) from None
@@ -171,30 +171,35 @@ def _is_in_our_code(error: BaseException) -> bool:
 
 
 @contextlib.contextmanager
-def _interrupts_kept() -> Generator[None]:
-  """Raises KeyboardInterrupt at the end of the block, if it was lost within.
+def _signals_kept() -> Generator[None]:
+  """Raises Ctrl-C or SIGTERM at the end of the block, if it was lost within.
 
   Python drops exceptions raised in a destructor or a callback from C, where a
   signal may arrive; the build would then continue to its end.
   """
-  before = signal.getsignal(signal.SIGINT)
-  is_main = threading.current_thread() is threading.main_thread()
-  if not (is_main and callable(before)):
+  if threading.current_thread() is not threading.main_thread():
     yield
     return
+  handlers: dict[int, Callable[[int, types.FrameType | None], Any]] = {
+    signum: handler
+    for signum in (signal.SIGINT, signal.SIGTERM)
+    if callable(handler := signal.getsignal(signum))
+  }
   seen: list[int] = []
 
-  def notice(number: int, frame: types.FrameType | None) -> None:
-    seen.append(number)
-    before(number, frame)
+  def notice(signum: int, frame: types.FrameType | None) -> None:
+    seen.append(signum)
+    handlers[signum](signum, frame)
 
-  signal.signal(signal.SIGINT, notice)
+  for signum in handlers:
+    signal.signal(signum, notice)
   try:
     yield
   finally:
-    signal.signal(signal.SIGINT, before)
+    for signum, handler in handlers.items():
+      signal.signal(signum, handler)
   if seen:
-    raise KeyboardInterrupt
+    signal.raise_signal(seen[0])
 
 
 @contextlib.contextmanager

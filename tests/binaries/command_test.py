@@ -78,12 +78,17 @@ def test_ctrl_c_before_the_program_runs_needs_no_trace(launcher):
   assert program.said == ['Interrupted.']
 
 
-def test_ctrl_c_that_a_callback_swallowed_comes_again(launcher):
-  program = _end(launcher, 'swallow_ctrl_c')
-  assert program.returncode == 130
+@pytest.mark.parametrize(
+  ('ending', 'returncode', 'words'),
+  [('swallow_ctrl_c', 130, ['Interrupted.']), ('swallow_sigterm', 143, [])],
+)
+def test_signal_that_a_callback_swallowed_comes_again(
+  launcher, ending, returncode, words
+):
+  program = _end(launcher, ending)
+  assert program.returncode == returncode
   assert not program.stdout
-  (line,) = program.said
-  assert line.endswith('] Interrupted.')
+  assert [line.rpartition('] ')[2] for line in program.said] == words
 
 
 def test_results_go_to_stdout_and_words_to_stderr(launcher):

@@ -1,6 +1,7 @@
 """A binary that ends in the way that the environment variable ENDING names."""
 
 import errno
+import functools
 import os
 import signal
 import time
@@ -22,12 +23,15 @@ def _wait_for_signal() -> None:
 class _Swallows:
   """An exception that is raised while it is collected goes nowhere."""
 
+  def __init__(self, signum: int):
+    self._signum = signum
+
   def __del__(self):
-    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(self._signum)
 
 
-def _swallow_ctrl_c() -> None:
-  _Swallows()
+def _swallow(signum: int) -> None:
+  _Swallows(signum)
   time.sleep(60)
   print('nothing came')
 
@@ -77,7 +81,8 @@ _ENDINGS = {
   'bug': _bug,
   'full_disk': _full_disk,
   'missing_file': _missing_file,
-  'swallow_ctrl_c': _swallow_ctrl_c,
+  'swallow_ctrl_c': functools.partial(_swallow, signal.SIGINT),
+  'swallow_sigterm': functools.partial(_swallow, signal.SIGTERM),
   'wait': _wait_for_signal,
   'talk': _talk,
 }

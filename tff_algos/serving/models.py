@@ -459,6 +459,10 @@ class ModelStore:
     """Returns the newest loaded version of each model that has one."""
     return {name: max(loaded) for name, loaded in [*self._loaded.items()]}
 
+  def is_loaded(self, name: str, version: int) -> bool:
+    """Returns whether a version is loaded."""
+    return version in self._loaded.get(name, {})
+
   def names(self) -> list[str]:
     """Returns the names of the models on disk.
 

@@ -5,6 +5,8 @@ import datetime
 import json
 import re
 import sys
+import threading
+import time
 import uuid
 from typing import NamedTuple
 
@@ -17,6 +19,9 @@ REQUEST_ID = 'x-request-id'
 _ID = re.compile(r'[A-Za-z0-9._-]{1,64}')
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 25)
 _BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64)
+# After its last request, a version that is not loaded any more keeps its series
+# for so long: each Prometheus server scrapes more often.
+_KEPT_SECONDS = 3600.0
 
 
 class Call(NamedTuple):
@@ -58,6 +63,9 @@ class Monitor:
   def __init__(self, store: models.ModelStore, has_access_log: bool):
     self._store = store
     self._has_access_log = has_access_log
+    self._scraped = threading.Lock()
+    # (model, version) -> time of its last request.
+    self._last_asked: dict[tuple[str, int], float] = {}
     self._registry = prometheus_client.CollectorRegistry()
     names = ['api', 'method', 'model', 'version']
     self._requests = prometheus_client.Counter(
@@ -106,17 +114,29 @@ class Monitor:
 
   def text(self) -> bytes:
     """Returns the metrics in Prometheus's text format."""
-    self._versions.clear()
-    for model, version in self._store.newest_loaded().items():
-      self._versions.labels(model).set(version)
-    self._labels.clear()
-    self._canary_share.clear()
-    for model, labels in self._store.labels.items():
-      for label, version in labels.versions.items():
-        self._labels.labels(model, label).set(version)
-      if labels.canary_share is not None:
-        self._canary_share.labels(model).set(labels.canary_share)
-    return prometheus_client.generate_latest(self._registry)
+    with self._scraped:
+      self._remove_old()
+      self._versions.clear()
+      for model, version in self._store.newest_loaded().items():
+        self._versions.labels(model).set(version)
+      self._labels.clear()
+      self._canary_share.clear()
+      for model, labels in self._store.labels.items():
+        for label, version in labels.versions.items():
+          self._labels.labels(model, label).set(version)
+        if labels.canary_share is not None:
+          self._canary_share.labels(model).set(labels.canary_share)
+      return prometheus_client.generate_latest(self._registry)
+
+  def _remove_old(self) -> None:
+    """Removes the series of versions that are not loaded any more."""
+    start = time.monotonic() - _KEPT_SECONDS
+    for (model, version), asked in [*self._last_asked.items()]:
+      if asked < start and not self._store.is_loaded(model, version):
+        del self._last_asked[model, version]
+        labels = {'model': model, 'version': str(version)}
+        self._requests.remove_by_labels(labels)
+        self._seconds.remove_by_labels(labels)
 
   def record(self, call: Call) -> None:
     """Counts a request, and writes its line of the access log to stdout."""
@@ -124,6 +144,7 @@ class Monitor:
     model, version = '', ''
     if call.version is not None:
       model, version = call.model, str(call.version)
+      self._last_asked[call.model, call.version] = time.monotonic()
     labels = (call.api, call.method, model, version)
     self._requests.labels(*labels, call.status).inc()
     self._seconds.labels(*labels).observe(call.seconds)

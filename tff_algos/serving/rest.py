@@ -88,8 +88,9 @@ def create_app(
   async def metrics(request: requests.Request) -> responses.Response:
     if _caller(request, lanes).client_id is not None:
       raise errors.RequestError('this token may not see metrics', status=403)
+    text = await asyncio.to_thread(lanes.monitor.text)
     return responses.Response(
-      lanes.monitor.text(), media_type=prometheus_client.CONTENT_TYPE_LATEST
+      text, media_type=prometheus_client.CONTENT_TYPE_LATEST
     )
 
   routes = [

@@ -96,23 +96,41 @@ def test_mistake_in_a_worker_process_comes_through():
       _ = pipeline | beam.Create([1]) | beam.ParDo(_Raise(errors.DataError))
 
 
-class _InterruptedAtItsEnd:
+class _SignalAtItsEnd:
+  def __init__(self, signum):
+    self._signum = signum
+
   def __del__(self):
-    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(self._signum)
+
+
+def _exit(*_):
+  sys.exit(143)
 
 
 @pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')
-def test_ctrl_c_in_a_destructor_is_not_lost(monkeypatch):
-  # The binaries' own hook would send Ctrl-C again, into the next test.
+@pytest.mark.parametrize(
+  ('signum', 'handler', 'kind'),
+  [
+    (signal.SIGINT, signal.default_int_handler, KeyboardInterrupt),
+    (signal.SIGTERM, _exit, SystemExit),
+  ],
+)
+def test_signal_in_a_destructor_is_not_lost(monkeypatch, signum, handler, kind):
+  # The binaries' own hook would send the signal again, into the next test.
   monkeypatch.setattr(sys, 'unraisablehook', sys.__unraisablehook__)
+  before = signal.signal(signum, handler)
   after = []
-  with pytest.raises(KeyboardInterrupt):
-    with runner.run_pipeline([]) as pipeline:
-      _ = pipeline | beam.Create([0])
-      _InterruptedAtItsEnd()
-      after.append('reached')
-  assert after == ['reached']
-  assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+  try:
+    with pytest.raises(kind):
+      with runner.run_pipeline([]) as pipeline:
+        _ = pipeline | beam.Create([0])
+        _SignalAtItsEnd(signum)
+        after.append('reached')
+    assert after == ['reached']
+    assert signal.getsignal(signum) is handler
+  finally:
+    signal.signal(signum, before)
 
 
 @pytest.mark.filterwarnings(

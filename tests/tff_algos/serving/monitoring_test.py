@@ -53,6 +53,30 @@ def test_removed_models_have_no_version(store):
   assert b'model_version{' not in monitor.text()
 
 
+def test_versions_that_are_not_loaded_any_more_have_no_series(
+  store, monkeypatch
+):
+  """Once their counts have been there to be scraped for an hour."""
+  now = 0.0
+  monkeypatch.setattr(monitoring.time, 'monotonic', lambda: now)
+  monitor = monitoring.Monitor(store, has_access_log=False)
+  monitor.record(CALL)
+  monitor.record(CALL._replace(status='404'))
+  now = 3601.0
+  monitor.record(CALL._replace(model='bob', version=None))
+  assert monitor.text().count(b'requests_total{') == 3  # It may be asked again.
+  store._loaded = {}
+  now = 3602.0
+  monitor.record(CALL)
+  assert monitor.text().count(b'requests_total{') == 3
+  now = 7203.0
+  text = monitor.text()
+  assert b'version="1"' not in text
+  assert b'requests_total{api="rest",method="predict",model=""' in text
+  monitor.record(CALL)
+  assert b'version="1"} 1.0' in monitor.text()
+
+
 def test_names_in_the_log_stay_within_a_line(store, capfd):
   monitor = monitoring.Monitor(store, has_access_log=True)
   monitor.record(CALL._replace(model='a\n"b' + 'c' * 1000))

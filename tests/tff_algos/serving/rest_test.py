@@ -2,6 +2,8 @@
 
 import base64
 import json
+import threading
+import time
 from concurrent import futures
 
 import hypothesis
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.testing import exportable
+from tff_algos.serving import monitoring
 
 X = exportable.sample_inputs(3)
 ANNA = {'client_id': 'anna', 'x': [1, 2, 3, 4]}
@@ -496,6 +499,22 @@ def test_metrics_count_requests_by_model_and_status(served):
   assert after[timed] == before[timed] + 3
   assert after['tff_algos_lane_requests{lane="small"}'] == 0
   assert after['tff_algos_model_version{model="anna"}'] == 1
+
+
+def test_others_are_answered_during_a_scrape(served, monkeypatch):
+  answered = threading.Event()
+
+  def text(monitor):
+    del monitor
+    return b'yes' if answered.wait(10) else b'no'
+
+  monkeypatch.setattr(monitoring.Monitor, 'text', text)
+  with futures.ThreadPoolExecutor() as pool:
+    scrape = pool.submit(served.http.get, '/metrics')
+    time.sleep(0.1)
+    assert pool.submit(served.http.get, '/healthz').result(5).status_code == 200
+    answered.set()
+    assert scrape.result().content == b'yes'
 
 
 def test_clients_choose_no_labels_of_metrics(served):

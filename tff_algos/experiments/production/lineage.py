@@ -114,6 +114,7 @@ def write(
     if release.rollback_of is None
     and (release.run, release.round_num) == (run, round_num)
     and release.config_hash == content['config_hash']
+    and release.dataset_version == content['dataset']['version']
   ]
   sealed_json.write(pathlib.Path(folder, FILE), content)
   return content
@@ -166,7 +167,7 @@ def chain(
   found = (
     releases.read_lineage(folder, release.version)
     or releases.read_lineage(folder, version)
-    or _read(run)
+    or _read_of(run, release.dataset_version)
   )
   gate = found.get('gate') or {}
   steps.append(
@@ -188,7 +189,7 @@ def chain(
       return steps
     run = run / parent['run']
     round_num = parent.get('round_num')
-    found = _read(run)
+    found = _read_of(run, parent['dataset_version'])
 
 
 def chain_text(steps: list[tuple[str, Mapping[str, Any]]]) -> str:
@@ -242,6 +243,14 @@ def _read(run: pathlib.Path) -> dict[str, Any]:
   )
 
 
+def _read_of(run: pathlib.Path, dataset_version: str) -> dict[str, Any]:
+  """Returns the lineage of a run; empty if it was done anew on other data."""
+  found = _read(run)
+  if found and found['dataset']['version'] != dataset_version:
+    return {}
+  return found
+
+
 def _first_date(dataset: dataset_lib.FederatedDataset) -> str | None:
   """Returns the first date that the version was published for."""
   root = dataset.path.parent.parent
@@ -252,11 +261,15 @@ def _first_date(dataset: dataset_lib.FederatedDataset) -> str | None:
 
 
 def _parent(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
-  """Returns run and round that a training goes on from; None if it does not."""
+  """Returns the run that a training goes on from; None if it does not."""
   parent = continuation.read_parent(folder)
   if parent is None:
     return None
-  return {'run': parent.workdir, 'round_num': parent.round_num}
+  return {
+    'run': parent.workdir,
+    'round_num': parent.round_num,
+    'dataset_version': parent.dataset_version,
+  }
 
 
 def _relative(

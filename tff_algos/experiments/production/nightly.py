@@ -201,12 +201,12 @@ class _Night:
     Without those that other programs made.
     """
     origins = {entry.version: entry for entry in self._history}
-    runs = [
-      pathlib.Path(os.path.normpath(self._export / origins[entry.origin].run))
-      for entry in self._history
-    ]
+    runs = [self._run_of(origins[entry.origin]) for entry in self._history]
     folder = pathlib.Path(os.path.normpath(self._folder / RUNS))
     return [run.name for run in runs if run.parent == folder]
+
+  def _run_of(self, entry: releases.Release) -> pathlib.Path:
+    return pathlib.Path(os.path.normpath(self._export / entry.run))
 
   def _build_dataset(self) -> None:
     """Builds the date's dataset and links the run to it, unless it is linked.
@@ -215,15 +215,12 @@ class _Night:
     next night.
 
     Raises:
-      DataError: If the version was removed since.
+      DataError: If the version was removed since, and the night not released.
     """
     link = self._run / 'dataset'
     if link.is_symlink() and not link.exists():
-      raise errors.DataError(
-        f'{self._run} cannot be gone on with: retention has removed its '
-        f'dataset version {link.readlink().name}. Remove the folder to do the '
-        'night anew on the raw files of today'
-      )
+      self._end_without_dataset()
+      return
     if not link.is_symlink():
       result = datasets.build(
         self._dataset_config(),
@@ -249,6 +246,32 @@ class _Night:
       link.symlink_to(os.path.relpath(target, self._run))
       durable.sync(self._run)
     self.result['dataset_version'] = _version_of(self._run)
+
+  def _end_without_dataset(self) -> None:
+    """Ends the night as released, by the history.
+
+    Raises:
+      DataError: If it was not released.
+    """
+    version = _version_of(self._run)
+    run = pathlib.Path(os.path.normpath(self._run))
+    released = [
+      entry.version
+      for entry in self._history
+      if entry.rollback_of is None
+      and (self._run_of(entry), entry.dataset_version) == (run, version)
+    ]
+    if not released:
+      raise errors.DataError(
+        f'{self._run} cannot be gone on with: retention has removed its '
+        f'dataset version {version}. Remove the folder to do the night anew on '
+        'the raw files of today'
+      )
+    self.result |= {
+      'status': 'released',
+      'dataset_version': version,
+      'released_version': released[-1],
+    }
 
   def _continued_versions(self) -> set[str]:
     """Returns the dataset versions of runs that this or later nights continue.

@@ -1,5 +1,7 @@
 """Chains from served versions to raw files, through parents and rollbacks."""
 
+import dataclasses
+import shutil
 import types
 
 import pytest
@@ -21,7 +23,12 @@ def _run(folder, date, parent=None, blessed_against=None):
       'as_of': date,
       'raw_files': {f'{date}.csv': f'sha of {date}'},
     },
-    'parent': parent and {'run': parent, 'round_num': 30},
+    'parent': parent
+    and {
+      'run': f'../{parent}',
+      'round_num': 30,
+      'dataset_version': f'v-{parent}',
+    },
     'config_hash': 'c1',
     'code_version': 'k1',
     'gate': {'champion_version': blessed_against},
@@ -30,25 +37,30 @@ def _run(folder, date, parent=None, blessed_against=None):
   return content
 
 
+def _release(export, entry, content):
+  bundles = {}
+  for model in releases.MODELS:
+    bundle = bundles[model] = export.parent / entry.dataset_version / model
+    (bundle / manifest.EXTRA_FOLDER).mkdir(parents=True)
+    manifest.write_manifest(bundle, exportable.PROVENANCE, {})
+  with releases.opened(export) as path:
+    path.release(bundles, entry, content)
+
+
 @pytest.fixture(name='production')
 def make_production(tmp_path):
   """Two nights and a rollback to the first."""
   runs, export = tmp_path / 'runs', tmp_path / 'export'
   contents = [
     _run(runs / '2026-11-19', '2026-11-19'),
-    _run(runs / '2026-11-20', '2026-11-20', '../2026-11-19', 1),
+    _run(runs / '2026-11-20', '2026-11-20', '2026-11-19', 1),
   ]
   for i, content in enumerate(contents):
-    bundles = {}
-    for model in releases.MODELS:
-      bundle = bundles[model] = tmp_path / f'candidate_{i}' / model
-      (bundle / manifest.EXTRA_FOLDER).mkdir(parents=True)
-      manifest.write_manifest(bundle, exportable.PROVENANCE, {'i': i})
-    with releases.opened(export) as path:
-      entry = releases.Release(
-        0, {}, f'../runs/2026-11-{19 + i}', 30 + i, 'c1', 'd', True
-      )
-      path.release(bundles, entry, content)
+    version, date = content['dataset']['version'], content['dataset']['as_of']
+    entry = releases.Release(
+      0, {}, f'../runs/{date}', 30 + i, 'c1', version, True
+    )
+    _release(export, entry, content)
   with releases.opened(export) as path:
     path.rollback()
   return tmp_path
@@ -95,6 +107,16 @@ def test_chain_survives_what_was_removed(production):
   assert older[1]['lineage'] == 'lineage.json is not there any more'
 
 
+def test_chain_to_a_run_that_was_done_anew(production):
+  """A night removed and started again on other data is another run."""
+  older = production / 'runs' / '2026-11-19'
+  content = sealed_json.read(older / 'lineage.json', '')
+  content['dataset'] |= {'version': 'v-mended'}
+  sealed_json.write(older / 'lineage.json', content)
+  *_, run = lineage.chain(production / 'export', 2)
+  assert run[1]['lineage'] == 'lineage.json is not there any more'
+
+
 def test_the_copy_of_a_bundle_is_read_first(production):
   (production / 'runs' / '2026-11-19' / 'lineage.json').write_text('{')
   _, run = lineage.chain(production / 'export', 1)
@@ -124,11 +146,34 @@ def test_run_is_described(trained_regressions, tmp_path):
     lineage.write(config, folder, tmp_path)
 
 
+def test_releases_of_a_run_that_was_done_anew(trained_regressions, tmp_path):
+  """Those of the same folder with another dataset are not the run's."""
+  config, source = trained_regressions
+  folder, export = tmp_path / 'run', tmp_path / 'export'
+  shutil.copytree(source, folder, symlinks=True)
+  with dataset_lib.FederatedDataset.open(folder / 'dataset') as dataset:
+    entry = lineage.entry(config, folder, export, dataset, 2)
+  _release(export, dataclasses.replace(entry, dataset_version='bad'), {})
+  _release(export, entry, {})
+  content = lineage.write(config, folder, export, 2)
+  assert content['releases'] == [{'export_dir': '../export', 'version': 2}]
+  shutil.rmtree(export / releases.MODELS[0])
+  (_, bad), (_, mended) = (
+    lineage.chain(export, version)[1] for version in (1, 2)
+  )
+  assert bad['lineage'] == 'lineage.json is not there any more'
+  assert mended['dataset'] == entry.dataset_version
+
+
 def test_parent_is_relative_to_the_run(tmp_path):
   assert lineage._parent(tmp_path) is None
   parent = continuation.Parent('../a', 3, 'v')
   sealed_json.write(tmp_path / 'parent.json', parent._asdict())
-  assert lineage._parent(tmp_path) == {'run': '../a', 'round_num': 3}
+  assert lineage._parent(tmp_path) == {
+    'run': '../a',
+    'round_num': 3,
+    'dataset_version': 'v',
+  }
 
 
 def test_date_is_the_first_of_the_version(tmp_path):

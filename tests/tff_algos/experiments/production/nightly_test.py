@@ -463,6 +463,18 @@ def test_a_dataset_version_that_retention_removed(production):
   )
 
 
+def test_a_released_night_whose_dataset_version_retention_removed(production):
+  """Its name is in the history; nothing of it is done anew."""
+  folder = production.run_folder(nights.SECOND)
+  version = _version_of(folder)
+  shutil.rmtree((folder / 'dataset').resolve())
+  before = raw_data.file_bytes(production.folder)
+  result = production.run(nights.SECOND)
+  assert (result['status'], result['released_version']) == ('released', 2)
+  assert result['dataset_version'] == version
+  assert raw_data.file_bytes(production.folder) == before
+
+
 def test_two_nights_at_once(made):
   with workdir.lock(made.folder):
     with pytest.raises(errors.WorkdirBusyError, match='is in use by process'):
