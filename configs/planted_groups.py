@@ -12,7 +12,6 @@ data of Di, Yang, Ye and Chang (arXiv 2310.14337):
              parameters; each client has 5,000 additional test examples
   synthetic_80_20  the same with a fifth of each client's examples as its test
              examples, as in the paper's text
-  mnist_alike  the images of `mnist` without groups: every client has all digits
   mnist_falling ...  `mnist`, `cifar10`, `synthetic` and `synthetic_80_20` with clients'
              learning rates that are divided by ten after rounds 100 and 150, as in the
              paper's code
@@ -40,21 +39,18 @@ from configs import base
 
 _FALLING = '_falling'
 _STANDARDIZED = '_standardized'
-_DATA = ('mnist', 'mnist_alike', 'cifar10', 'synthetic', 'synthetic_80_20')
+_DATA = ('mnist', 'cifar10', 'synthetic', 'synthetic_80_20')
 VARIANTS = (
   *_DATA,
   'smoke',
-  *(f'{data}{_FALLING}' for data in _DATA if data != 'mnist_alike'),
+  *(f'{data}{_FALLING}' for data in _DATA),
   f'mnist{_STANDARDIZED}{_FALLING}',
 )
 # As in PPFL's release, for all methods.
 WEIGHT_DECAY = 5e-4
 _NO_RATES = types.MappingProxyType({})
 # Planes are class 0, cars 1, ships 8 and trucks 9.
-_GROUPS = {
-  'cifar10': {'class_groups': ((1, 9), (0, 8), (2, 3, 4, 5, 6, 7))},
-  'mnist_alike': {'group_sizes': (10,)},
-}
+_CIFAR10_GROUPS = ((1, 9), (0, 8), (2, 3, 4, 5, 6, 7))
 
 
 def get_config(
@@ -112,10 +108,7 @@ def fall_as_released(config: ml_collections.ConfigDict) -> None:
 
 
 def num_groups(variant: str) -> int:
-  """Returns the number of groups of clients, or of mixed models.
-
-  For `mnist_alike`, which has no groups, that of `mnist`.
-  """
+  """Returns the number of groups of clients, or of mixed models."""
   return 3 if variant.startswith(('cifar10', 'synthetic')) else 4
 
 
@@ -130,12 +123,13 @@ def _images(algorithm, data):
   if not is_cifar:
     config.model.hidden_sizes = (128,)
   if data != 'smoke':
-    folder = data.removesuffix('_alike')
-    config.dataset.source.options.folder = f'data/{folder}'
+    config.dataset.source.options.folder = f'data/{data}'
     config.dataset.splits.pool_test_split = True
   config.dataset.partition.update(
     num_clients={'cifar10': 80, 'smoke': 12}.get(data, 100),
-    options=_GROUPS.get(data, {'group_sizes': (2, 2, 3, 3)}),
+    options={'class_groups': _CIFAR10_GROUPS}
+    if is_cifar
+    else {'group_sizes': (2, 2, 3, 3)},
   )
   config.dataset.splits.test_ratio = 0.25
   return config

@@ -1,6 +1,6 @@
 """Shared config of pFedKM's clients of three classes.
 
-`configs/{pfedkm,pfedme,ifca,per_fed_avg,l2gd}/three_classes.py` extend it. These
+`configs/{pfedkm,ifca,per_fed_avg,l2gd}/three_classes.py` extend it. These
 are the real data of Tang, Guo and Guo (2021), Table 2: 40 clients, all of them in
 every round, three of ten classes each, 75 % of a client's images for training and
 25 % for testing, in four columns:
@@ -109,7 +109,7 @@ def get_config(
 
 
 def moreau_envelope(variant: str) -> dict:
-  """Returns the local training of pFedKM and pFedMe."""
+  """Returns the local training of pFedKM, which is pFedMe's with one cluster."""
   column = _column_of(variant)
   return {
     'client_learning_rate': client_learning_rate(variant),

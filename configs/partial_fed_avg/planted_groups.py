@@ -21,7 +21,7 @@ from configs import base, planted_groups
 _METHODS = ('lg_fed_avg', 'local')
 _LEARNING_RATES = {
   'lg_fed_avg': {'cifar10': 0.01},
-  'local': {'mnist': 0.03, 'mnist_alike': 0.03, 'cifar10': 0.03},
+  'local': {'mnist': 0.03, 'cifar10': 0.03},
 }
 
 

@@ -32,7 +32,7 @@ _CONFIDENCE = 0.95
 _STALE = '*stale*'
 # A block of a page that is generated, with its markers.
 _BLOCK = re.compile(
-  r'(?P<open><!-- (?P<kind>result|claims|ready)(?: (?P<id>\S+))? -->\n)'
+  r'(?P<open><!-- (?P<kind>result|claims)(?: (?P<id>\S+))? -->\n)'
   r'.*?(?P<close><!-- end -->)',
   re.DOTALL,
 )
@@ -275,16 +275,14 @@ def render(page: str, stale: Mapping[str, Collection[str]]) -> str:
   """Returns a page with its generated blocks written anew.
 
   Args:
-    page: Text with blocks between `<!-- result ID -->`, `<!-- claims -->` or
-      `<!-- ready -->`, and `<!-- end -->`.
+    page: Text with blocks between `<!-- result ID -->` or `<!-- claims -->`,
+      and `<!-- end -->`.
     stale: id -> cells whose configs have changed since they were run.
   """
 
   def block(match: re.Match[str]) -> str:
     if match['kind'] == 'claims':
       made = _claims_table(experiments().values(), stale)
-    elif match['kind'] == 'ready':
-      made = _ready_table(experiments().values())
     else:
       experiment = find(match['id'])
       made = _result_block(experiment, stale.get(experiment.id, ()))
@@ -387,17 +385,6 @@ def _claims_table(
       f'`RUN={experiment.id}` | '
       f'{_cost_text(result) if result else experiment.needs} |'
     )
-  return '\n'.join(lines)
-
-
-def _ready_table(listed: Collection[Experiment]) -> str:
-  """Returns the table of the experiments that were not run."""
-  lines = ['| what | needs | command |', '|---|---|---|']
-  lines += [
-    f'| {one.reproduces} | {one.needs} | `make reproduction RUN={one.id}` |'
-    for one in listed
-    if read(one) is None
-  ]
   return '\n'.join(lines)
 
 

@@ -267,10 +267,9 @@ def _post(body: bytes, length: int | None = None) -> bytes:
   )
 
 
-def _rows_body(num_rows: int, size: int | None = None) -> bytes:
+def _rows_body(num_rows: int) -> bytes:
   rows = np.random.default_rng(1).normal(size=[num_rows, WIDTH])
-  body = json.dumps({'instances': rows.round(15).tolist()}).encode()
-  return body if size is None else body.ljust(size)
+  return json.dumps({'instances': rows.round(15).tolist()}).encode()
 
 
 def _attack(attack: str, ports: Ports, stop, results) -> None:

@@ -58,10 +58,10 @@ class Authority:
     )
     return pair
 
-  def issue_local(self, file: str, common_name: str | None = None) -> Pair:
+  def issue_local(self, file: str) -> Pair:
     """Issues a certificate of this machine."""
     address = x509.IPAddress(ipaddress.ip_address('127.0.0.1'))
-    return self.issue(file, common_name, address, x509.DNSName('localhost'))
+    return self.issue(file, None, address, x509.DNSName('localhost'))
 
   def _sign(self, name, key, extensions) -> x509.Certificate:
     now = datetime.datetime.now(datetime.UTC)

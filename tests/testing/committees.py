@@ -35,19 +35,10 @@ def keyring(opened: ballot.Ballot, member: str) -> authentication.Keyring:
   )
 
 
-def endpoints(
-  opened: ballot.Ballot, behaviours: dict[str, str] | None = None
-) -> dict[str, endpoint.Endpoint]:
+def endpoints(opened: ballot.Ballot) -> dict[str, endpoint.Endpoint]:
   """Returns the endpoints of members that computed the same."""
   keys = authentication.simulated_keys(opened.committee, opened.seed)
-  behaviours = behaviours or {}
   return {
-    member: endpoint.Endpoint(
-      opened,
-      member,
-      TRUTH,
-      keys[member],
-      behaviour=behaviours.get(member, 'honest'),
-    )
+    member: endpoint.Endpoint(opened, member, TRUTH, keys[member])
     for member in opened.committee
   }

@@ -25,13 +25,11 @@ def planted(seed):
 class Rounds:
   """The server's update, traced once, with uploads by the closed form."""
 
-  def __init__(self, num_clusters=3, **options):
-    """Builds it for clusters of points in 8 dimensions and a PFedKMConfig."""
+  def __init__(self, **options):
+    """Builds it for three clusters of points in 8 dimensions and a PFedKMConfig."""
     algorithm = pfedkm.build_pfedkm(
-      points.model(8),
-      pfedkm.PFedKMConfig(num_clusters=num_clusters, **options),
+      points.model(8), pfedkm.PFedKMConfig(num_clusters=3, **options)
     )
-    self._num_clusters = num_clusters
     phase = algorithm.phases['train']
 
     def update(state, uploads):
@@ -60,13 +58,13 @@ class Rounds:
       centers: c_i, `[num_clients, 8]`.
       factor: q^R, how much an upload remembers of the model that was sent.
       num_rounds: How many rounds.
-      models: Of the clusters at the start, `[num_clusters, 8]`; None for ones.
+      models: Of the clusters at the start, `[3, 8]`; None for ones.
       assignment: Of the clients at the start; None for one after the other.
     """
     if models is None:
-      models = np.ones((self._num_clusters, centers.shape[1]))
+      models = np.ones((3, centers.shape[1]))
     if assignment is None:
-      assignment = np.arange(len(centers)) % self._num_clusters
+      assignment = np.arange(len(centers)) % 3
     state = pfedkm.ServerState(
       {'point': tf.constant(models, tf.float32)},
       tf.constant(assignment, tf.int32),

@@ -29,11 +29,11 @@ def write_arrays(folder: pathlib.Path) -> dict[str, Any]:
   return {'folder': str(folder)}
 
 
-def write_cifar(folder: pathlib.Path, per_file: int = 3) -> dict[str, Any]:
+def write_cifar(folder: pathlib.Path) -> dict[str, Any]:
   """Writes CIFAR-100's two files of random images."""
   generator = np.random.default_rng(0)
   for name in ('train.bin', 'test.bin'):
-    records = generator.integers(0, 256, (per_file, 2 + 3072), np.uint8)
+    records = generator.integers(0, 256, (3, 2 + 3072), np.uint8)
     records[:, 0] %= 20
     records[:, 1] %= 100
     (folder / name).write_bytes(records.tobytes())

@@ -94,9 +94,9 @@ def mixed_neighbors(rows, num_byzantine):
   )
 
 
-def search_step(is_hidden, largest=1e6):
+def search_step(is_hidden):
   """The largest step that is hidden, by bisection."""
-  low, high = 0.0, largest
+  low, high = 0.0, 1e6
   for _ in range(200):
     middle = (low + high) / 2
     low, high = (middle, high) if is_hidden(middle) else (low, middle)

@@ -11,41 +11,21 @@ from tff_algos.data import schema
 _SMALLEST_CAPACITY = 8
 
 
-def bucket_capacity(num_examples: int, steps_per_doubling: int = 4) -> int:
+def bucket_capacity(num_examples: int) -> int:
   """Returns a capacity >= `num_examples` out of a small set of sizes.
 
   A graph is traced for each capacity, so cohorts should share a few of them.
-  Capacities are multiples of 8, with `steps_per_doubling` of them between
-  one power of two and the next: at most 1 / steps_per_doubling of the rows is
-  padding (above 32 examples).
+  Capacities are multiples of 8, with four of them between one power of two and
+  the next: at most a quarter of the rows is padding (above 32 examples).
 
   Args:
     num_examples: Examples of the largest client of a cohort, >= 0.
-    steps_per_doubling: Number of sizes between powers of two, >= 1.
   """
   if num_examples <= _SMALLEST_CAPACITY:
     return _SMALLEST_CAPACITY
   power = 1 << (num_examples - 1).bit_length() - 1  # power < num_examples
-  step = max(_SMALLEST_CAPACITY, power // steps_per_doubling)
+  step = max(_SMALLEST_CAPACITY, power // 4)
   return -(-num_examples // step) * step
-
-
-def pad(examples: schema.Examples, capacity: int) -> algorithm.ClientData:
-  """Returns one client's examples padded with zeros to `capacity` rows.
-
-  Args:
-    examples: n examples, n <= capacity.
-    capacity: Rows of the result.
-
-  Returns:
-    NumPy arrays: x `[capacity, ...]` and y `[capacity]` in their dtypes,
-    mask float32 `[capacity]`.
-
-  Raises:
-    DataError: If the examples do not fit.
-  """
-  stacked = stack([examples], capacity)
-  return algorithm.ClientData(*(array[0] for array in stacked))
 
 
 def stack(

@@ -10,20 +10,21 @@ from tff_algos.diagnostics import result
 
 _PROXY_VARIABLES = ('grpc_proxy', 'http_proxy', 'https_proxy', 'all_proxy')
 _LOOPBACK = ('localhost', '127.0.0.1')
+_TIMEOUT_SECONDS = 5.0
 
 
-def check_port(timeout_seconds: float = 5.0) -> result.CheckResult:
+def check_port() -> result.CheckResult:
   """Checks that loopback ports can be opened and connected to."""
   try:
     with contextlib.ExitStack() as stack:
       server = stack.enter_context(socket.create_server(('127.0.0.1', 0)))
-      server.settimeout(timeout_seconds)
+      server.settimeout(_TIMEOUT_SECONDS)
       address = server.getsockname()
       client = stack.enter_context(
-        socket.create_connection(address, timeout_seconds)
+        socket.create_connection(address, _TIMEOUT_SECONDS)
       )
       accepted = stack.enter_context(server.accept()[0])
-      accepted.settimeout(timeout_seconds)
+      accepted.settimeout(_TIMEOUT_SECONDS)
       client.sendall(b'?')
       accepted.recv(1)
   except OSError as error:

@@ -112,10 +112,6 @@ class RoundTime(NamedTuple):
     """Returns the seconds of the round."""
     return self.communication + self.computation
 
-  def times(self, num_rounds: int) -> 'RoundTime':
-    """Returns the seconds of several rounds."""
-    return RoundTime(*(num_rounds * part for part in self))
-
 
 def transfer_seconds(num_floats: Amount, rate: float) -> Amount:
   """Returns the seconds of transferring one model, s / r.

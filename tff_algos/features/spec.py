@@ -423,5 +423,5 @@ def _moments(fitted: Mapping[str, Any]) -> tuple[float, float]:
   return statistics.fmean(points), statistics.pvariance(points) or 1.0
 
 
-def _shorten(text: str, limit: int = 300) -> str:
-  return text if len(text) <= limit else f'{text[:limit]}...'
+def _shorten(text: str) -> str:
+  return text if len(text) <= 300 else f'{text[:300]}...'

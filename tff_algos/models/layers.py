@@ -9,6 +9,7 @@ from tff_algos.models.vision import convolutions
 from tff_algos.numerics import index_random
 
 NORMALIZATIONS = ('none', 'group')
+_EPSILON = 1e-5  # Added to the variance.
 
 
 def check_normalization(
@@ -103,7 +104,6 @@ def group_norm(
   scale: tf.Tensor,
   offset: tf.Tensor,
   max_groups: int = 8,
-  epsilon: float = 1e-5,
 ) -> tf.Tensor:
   """Returns group normalization over the last axis (Wu and He 2018).
 
@@ -116,7 +116,6 @@ def group_norm(
     offset: `[channels]`.
     max_groups: Most groups; the largest divisor of `channels` up to it is
       taken.
-    epsilon: Added to the variance.
   """
   channels = int(inputs.shape[-1] or 0)
   groups = max(g for g in range(1, max_groups + 1) if channels % g == 0)
@@ -126,7 +125,7 @@ def group_norm(
   )
   axes = [*range(1, 1 + len(spatial)), -1]
   mean, variance = tf.nn.moments(grouped, axes, keepdims=True)
-  normalized = (grouped - mean) * tf.math.rsqrt(variance + epsilon)
+  normalized = (grouped - mean) * tf.math.rsqrt(variance + _EPSILON)
   normalized = tf.reshape(normalized, [-1, *spatial, channels])
   return tf.cast(normalized, inputs.dtype) * scale + offset
 
@@ -135,7 +134,6 @@ def layer_norm(
   inputs: tf.Tensor,
   scale: tf.Tensor,
   offset: tf.Tensor,
-  epsilon: float = 1e-5,
 ) -> tf.Tensor:
   """Returns layer normalization of each position (Ba et al. 2016).
 
@@ -145,9 +143,8 @@ def layer_norm(
     inputs: `[..., channels]`; each vector of channels is normalized by itself.
     scale: `[channels]`.
     offset: `[channels]`.
-    epsilon: Added to the variance.
   """
   values = tf.cast(inputs, tf.float32)
   mean, variance = tf.nn.moments(values, [-1], keepdims=True)
-  normalized = (values - mean) * tf.math.rsqrt(variance + epsilon)
+  normalized = (values - mean) * tf.math.rsqrt(variance + _EPSILON)
   return tf.cast(normalized, inputs.dtype) * scale + offset

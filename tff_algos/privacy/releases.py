@@ -106,25 +106,16 @@ _K_MEANS = Disclosed(
   'clusters are computed from single uploads, whose assignment no noise of a '
   'mean covers'
 )
-_UNEXAMINED = Disclosed('its rounds have not been analysed')
 _SHARE = Disclosed(
   "it is the client's share of the examples, or of the number, of all clients",
   "set algorithm.membership.gradient_weight to 'none'",
 )
 
-# algorithm -> phase.field -> treatment.
-RELEASES: dict[str, Mapping[str, Treatment]] = {
-  'brain_torrent': {'train.local_weights': _PEER, 'train.num_examples': _PEER},
-  'cfl': {'train.client_update': _K_MEANS, 'train.client_weight': _K_MEANS},
-  'cmfl': {
-    f'{field}': Disclosed('the committee scores and selects single uploads')
-    for field in (
-      'train.upload',
-      'train.num_examples',
-      'train.role',
-      'adopt.outcome',
-    )
-  },
+# algorithm -> phase.field -> treatment, or that of all its fields.
+RELEASES: dict[str, Mapping[str, Treatment] | Disclosed] = {
+  'brain_torrent': _PEER,
+  'cfl': _K_MEANS,
+  'cmfl': Disclosed('the committee scores and selects single uploads'),
   'ditto': {'train.local_weights': _MEAN},
   'fed_avg': {'train.local_weights': _MEAN},
   'fed_dc': {'train.local_weights': _MEAN, 'train.change': _MEAN},
@@ -137,22 +128,10 @@ RELEASES: dict[str, Mapping[str, Treatment]] = {
     'seed_centers.local_weights': _START,
     'seed_losses.loss': _START,
   },
-  'fed_pac': {
-    'train.shared_weights': _MEAN,
-    **{
-      f'train.{field}': Disclosed(
-        'class centroids, heads and moments of single clients determine the '
-        'heads of others'
-      )
-      for field in (
-        'class_counts',
-        'class_sums',
-        'head',
-        'moments',
-        'num_examples',
-      )
-    },
-  },
+  'fed_pac': Disclosed(
+    'class centroids, heads and moments of single clients determine the heads '
+    'of others'
+  ),
   'fed_soft': {
     'train.local_weights': Summed(
       'weights are the importance weights, scaled into the unit ball; counts '
@@ -164,25 +143,9 @@ RELEASES: dict[str, Mapping[str, Treatment]] = {
       "train (selection 'weighted_full'), so they decide on no one's sampling"
     ),
   },
-  'filter_decomposition': {
-    f'{phase}.{field}': _UNEXAMINED
-    for phase in ('train', 'fast')
-    for field in (
-      'control_change',
-      'local_atoms',
-      'local_coefficients',
-      'local_head',
-      'local_kernels',
-      'local_weights',
-      'change',
-      'num_clients',
-    )
-  },
+  'filter_decomposition': Disclosed('its rounds have not been analysed'),
   'fine_tuning': {'train.local_weights': _MEAN},
-  'gossip': {
-    f'train.{field}': _PEER
-    for field in ('local_weights', 'num_examples', 'peers')
-  },
+  'gossip': _PEER,
   'ifca': {
     'train.local_result': Summed(
       "the client's choice is its weight, one-hot; counts are noised"
@@ -193,10 +156,7 @@ RELEASES: dict[str, Mapping[str, Treatment]] = {
   'l2gd': {'train.local_weights': _MEAN},
   'partial_fed_avg': {'train.shared_weights': _MEAN},
   'per_fed_avg': {'train.local_weights': _MEAN},
-  'pfedkm': {
-    f'train.{field}': _K_MEANS
-    for field in ('local_weights', 'personalized_weights', 'client_weight')
-  },
+  'pfedkm': _K_MEANS,
   'pfedme': {'train.local_weights': _MEAN},
   'ppfl': {
     'joint.local_weights': _MEAN,
@@ -308,7 +268,7 @@ def _treatment(
 
 
 def _declared(
-  declarations: Mapping[str, Mapping[str, Any]],
+  declarations: Mapping[str, Mapping[str, Any] | Disclosed],
   name: str,
   key: str,
   direction: str,
@@ -318,7 +278,8 @@ def _declared(
   Raises:
     ConfigError: If there is none, or it is `Disclosed`.
   """
-  treatment = declarations.get(name, {}).get(key)
+  found = declarations.get(name, {})
+  treatment = found if isinstance(found, Disclosed) else found.get(key)
   if treatment is None:
     raise errors.ConfigError(
       f'privacy: algorithm {name!r} does not declare what becomes of {key!r}, '

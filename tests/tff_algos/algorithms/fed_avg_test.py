@@ -175,13 +175,6 @@ def test_plan_draws_clients_with_examples_and_counts_the_cost():
   assert len(seen) > 1
 
 
-def test_more_clients_than_have_examples_cannot_be_drawn():
-  algorithm = _build(cohort_size=5)
-  text = 'cohort_size is 5, but only 4 of the 5 clients have training examples'
-  with pytest.raises(errors.ConfigError, match=text):
-    _run(algorithm, 1)
-
-
 def test_everybody_is_served_by_the_global_model():
   algorithm = _build()
   server_state, states = toys.initial_states(algorithm, _SOURCE.population)

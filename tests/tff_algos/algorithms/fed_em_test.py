@@ -229,19 +229,6 @@ def test_one_loop_solves_what_separate_loops_solve(optimizer):
   assert np.abs(together - start).min() > 1e-3
 
 
-def test_plan_draws_clients_with_examples():
-  source = points.clients([_POINTS[0]] * 4 + [_POINTS[1]])
-  algorithm = _build(cohort_size=3)
-  seen = set()
-  for round_num in range(1, 9):
-    (call,) = algorithm.plan_round(None, source.population, round_num, 0)
-    generator = seeds.numpy_generator(0, 'cohort', round_num)
-    expected = generator.choice([0, 1, 2, 3], 3, replace=False)
-    assert call.client_indices.tolist() == sorted(expected)
-    seen.add(tuple(call.client_indices))
-  assert len(seen) > 1
-
-
 def test_cost_is_all_models_down_and_up():
   """2 clients, 4 models, 2 parameters."""
   (call,) = _build(num_clusters=4).plan_round(None, _POPULATION, 1, 0)
@@ -269,12 +256,6 @@ def test_clients_are_served_by_the_mixture_of_the_present_models():
   )
   assert algorithm.membership(*arguments) is client_state.membership
   assert algorithm.cluster_weights(state) is state.cluster_models
-
-
-def test_more_clients_than_have_examples_cannot_be_drawn():
-  text = 'cohort_size is 3, but only 2 of the 3 clients have training examples'
-  with pytest.raises(errors.ConfigError, match=text):
-    _run(_build(cohort_size=3))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tests.testing import points, toys, unigrams
 from tff_algos.algorithms import ifca
-from tff_algos.core import errors, seeds
+from tff_algos.core import errors
 from tff_algos.numerics import optimizers, statistics
 from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
@@ -181,19 +181,6 @@ def test_initial_models_differ_and_nobody_has_chosen():
   assert states[0].membership.shape == (4,)
 
 
-def test_plan_draws_clients_with_examples():
-  algorithm = _build(cohort_size=3)
-  seen = set()
-  for round_num in range(1, 9):
-    (call,) = algorithm.plan_round(None, _POPULATION, round_num, 0)
-    generator = seeds.numpy_generator(0, 'cohort', round_num)
-    expected = generator.choice([0, 1, 2, 4], 3, replace=False)
-    assert call.client_indices.tolist() == sorted(expected)
-    assert call.phase == 'train'
-    seen.add(tuple(call.client_indices))
-  assert len(seen) > 1
-
-
 @pytest.mark.parametrize(
   ('averaging', 'num_solves'), [('models', 3), ('gradients', 0)]
 )
@@ -235,12 +222,6 @@ def test_a_client_that_is_not_drawn_keeps_its_choice():
     np.testing.assert_array_equal(memberships[others], seen[others])
     assert memberships[call.client_indices].sum() == 1
     seen = memberships
-
-
-def test_more_clients_than_have_examples_cannot_be_drawn():
-  text = 'cohort_size is 5, but only 4 of the 5 clients have training examples'
-  with pytest.raises(errors.ConfigError, match=text):
-    _run(_build(cohort_size=5), 1)
 
 
 @pytest.mark.parametrize(

@@ -199,12 +199,6 @@ def test_cost_counts_what_adapting_everybody_costs():
   assert personalize.cost == (5 * 2, 0, 5)
 
 
-def test_more_clients_than_have_examples_cannot_be_drawn():
-  text = 'cohort_size is 5, but only 4 of the 5 clients have training examples'
-  with pytest.raises(errors.ConfigError, match=text):
-    _run(_build(cohort_size=5))
-
-
 @pytest.mark.parametrize(
   ('options', 'text'),
   [

@@ -186,10 +186,15 @@ def test_any_section_is_read_or_refused(section):
     if hasattr(entry.config_class, 'cohort_size')
   ],
 )
-def test_a_cohort_size_of_0_is_all_clients_with_examples(name):
-  section = registry.parse_config({'name': name, 'cohort_size': 0})
-  built = registry.ALGORITHMS[name].build(toys.mlp(), section.options)
+def test_clients_are_sampled_from_those_with_examples(name):
   population = algorithm_lib.Population(tuple('abcd'), np.array([3, 0, 2, 4]))
-  state = built.init_server_state(tf.constant([0, 1]), population.num_clients)
-  call = next(built.plan_round(state, population, 1, 0))
-  np.testing.assert_array_equal(call.client_indices, [0, 2, 3])
+
+  def first_call(cohort_size):
+    section = registry.parse_config({'name': name, 'cohort_size': cohort_size})
+    built = registry.ALGORITHMS[name].build(toys.mlp(), section.options)
+    state = built.init_server_state(tf.constant([0, 1]), population.num_clients)
+    return next(built.plan_round(state, population, 1, 0))
+
+  np.testing.assert_array_equal(first_call(0).client_indices, [0, 2, 3])
+  with pytest.raises(errors.ConfigError, match='cohort_size is 4, but only 3'):
+    first_call(4)

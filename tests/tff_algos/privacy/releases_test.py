@@ -28,6 +28,8 @@ def _build(name, variant='', **options):
 @pytest.mark.parametrize(('name', 'variant'), _CASES)
 def test_every_uploaded_field_is_declared(name, variant):
   declared = releases.RELEASES[name]
+  if isinstance(declared, releases.Disclosed):
+    return  # Of any field.
   for phase in _build(name, variant).phases.values():
     purpose = algorithm_lib.phase_purpose(phase.name)
     for field in phase.aggregation:
@@ -110,6 +112,8 @@ def test_an_algorithm_without_sums_is_refused():
 
 def _rows(declarations, own):
   for name, fields in declarations.items():
+    if isinstance(fields, releases.Disclosed):
+      fields = {'*': fields}
     for field, treatment in fields.items():
       match treatment:
         case releases.Summed(how=how):

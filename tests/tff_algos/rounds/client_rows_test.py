@@ -22,10 +22,10 @@ def test_a_span_is_the_padded_client(capacity):
     one = schema.Examples(own, 2 * own[:, 0], np.zeros(size, np.int32))
     span = client_rows.Span(start, size)
     data = client_rows.SpanData(rows, span, tf.range(capacity))
-    expected = batching.pad(one, capacity)
-    np.testing.assert_array_equal(data.mask, expected.mask)
-    np.testing.assert_array_equal(data.x[:size], expected.x[:size])
-    np.testing.assert_array_equal(data.y[:size], expected.y[:size])
+    expected = batching.stack([one], capacity)
+    np.testing.assert_array_equal(data.mask, expected.mask[0])
+    np.testing.assert_array_equal(data.x[:size], expected.x[0, :size])
+    np.testing.assert_array_equal(data.y[:size], expected.y[0, :size])
     # Padding repeats its own last row, so it brings no value of others.
     padding = data.x[size:, 0].numpy()
     assert set(padding) <= {one.x[-1, 0] if size else 0.0}

@@ -24,12 +24,10 @@ class Scores(NamedTuple):
   """Losses and scores of latent clients.
 
   Attributes:
-    pairs: (owner of the coefficients, owner of the atoms), int32 `[n, 2]`.
     loss: Mean loss of each, `[n]`.
     score: Mean score of each, `[n]`: the accuracy, or the squared error.
   """
 
-  pairs: np.ndarray
   loss: np.ndarray
   score: np.ndarray
 
@@ -69,6 +67,8 @@ def draw_pairs(
   num_clients: int, num_pairs: int, generator: np.random.Generator
 ) -> np.ndarray:
   """Samples distinct latent clients, int32 `[num_pairs, 2]`.
+
+  A row is (owner of the coefficients, owner of the atoms).
 
   Args:
     num_clients: m, >= 1.
@@ -129,4 +129,4 @@ def score(
     for pair in pairs.tolist()
   ]
   loss, scores = np.array(rows, np.float64).reshape(-1, 2).T
-  return Scores(pairs, loss, scores)
+  return Scores(loss, scores)

@@ -172,7 +172,7 @@ def latent(
   for one in (pairs, real):
     scores = latent_clients.score(algorithm.cluster_model, stacked, one, shown)  # pyright: ignore[reportArgumentType]
     values += [
-      float(np.mean(each)) if len(each) else math.nan for each in scores[1:]
+      float(np.mean(each)) if len(each) else math.nan for each in scores
     ]
   return dict(zip(_LATENT, values, strict=True))
 

@@ -56,11 +56,11 @@ def similar_side_by_side(facts: facts_lib.Facts) -> np.ndarray:
   return order[facts.sources.sum(axis=1)[order] > 0]
 
 
-def cut(clients: np.ndarray, max_rows: int = MAX_ROWS) -> Rows:
-  """Returns at most `max_rows` rows for clients in their order."""
-  if len(clients) <= max_rows:
+def cut(clients: np.ndarray) -> Rows:
+  """Returns at most `MAX_ROWS` rows for clients in their order."""
+  if len(clients) <= MAX_ROWS:
     return Rows(tuple(clients[:, None]), f'{len(clients)} clients')
-  rows = tuple(np.array_split(clients, max_rows))
+  rows = tuple(np.array_split(clients, MAX_ROWS))
   sizes = sorted({len(row) for row in rows})
   each = ' or '.join(f'{size:,}' for size in sizes)
   return Rows(rows, f'{len(clients):,} clients, rows are means of {each}')

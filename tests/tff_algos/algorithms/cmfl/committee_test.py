@@ -1,5 +1,4 @@
 import dataclasses
-import itertools
 
 import numpy as np
 import pytest
@@ -202,20 +201,6 @@ def test_the_middle_is_elected():
 def test_another_window_can_be_elected():
   assert _elect(10, 4, election_center=0.0) == [0, 1, 2, 3]
   assert _elect(10, 4, election_center=1.0) == [6, 7, 8, 9]
-
-
-def test_how_many_attackers_a_window_holds():
-  """The same, but for one, whether attackers are ranked last or first."""
-  for num_training, size in itertools.product((5, 6, 11), (1, 2, 5)):
-    first = (num_training - size) // 2
-    window = _elect(num_training, size)
-    for attackers in range(num_training + 1):
-      if_last = sum(place >= num_training - attackers for place in window)
-      if_first = sum(place < attackers for place in window)
-      behind = num_training - size - first
-      assert if_last == max(0, min(size, attackers - behind))
-      assert if_first == max(0, min(size, attackers - first))
-      assert abs(if_last - if_first) <= (num_training - size) % 2
 
 
 @pytest.mark.parametrize(

@@ -79,53 +79,7 @@ def test_more_slots_than_clients_need_replacement():
   assert slots[2, 0] == 0
 
 
-def test_union_of_the_cohorts_has_the_size_of_the_paper():
-  """N (1 - (1 - K/N)^S) = 84 for N=100, K=60, S=2, over 4,000 draws.
-
-  The standard error is 0.04, so the paper's +-0.1 has a false-alarm rate of 1%
-  over the choice of the (fixed) seed.
-  """
-  num_draws = 4000
-  probs = np.full((2 * num_draws, 100), 0.01)
-  slots = client_selection.draw_per_cluster(probs, 60, False, _generator())
-  drawn = slots.reshape(100, num_draws, 2).any(axis=2)
-  assert abs(drawn.sum(axis=0).mean() - 84) < 0.1
-
-
 _SKEWED = np.array([0.4, 0.3, 0.15, 0.1, 0.05])
-_MODELS = np.array([[5.0, 0], [1, 1], [-2, 3], [0, -4], [10, 2]])
-
-
-def _centers(with_replacement, slots_per_draw=3, num_draws=20_000):
-  """Returns the centres of many draws, and the v-weighted mean."""
-  probs = np.tile(_SKEWED, (num_draws, 1))
-  slots = client_selection.draw_per_cluster(
-    probs, slots_per_draw, with_replacement, _generator()
-  )
-  return slots.T @ _MODELS / slots_per_draw, _SKEWED @ _MODELS
-
-
-def test_draws_with_replacement_are_unbiased_with_variance_one_over_k():
-  """FedSoft, Eqs. 39 and 42, over 20,000 draws.
-
-  Mean within 5 standard errors (false alarms below 1e-5); the variance, whose
-  relative standard error is about 1%, within 5%.
-  """
-  centers, mean = _centers(with_replacement=True)
-  variances = _SKEWED @ (_MODELS - mean) ** 2 / 3
-  bias = np.abs(centers.mean(axis=0) - mean)
-  assert (bias < 5 * np.sqrt(variances / len(centers))).all()
-  np.testing.assert_allclose(centers.var(axis=0), variances, rtol=0.05)
-
-
-def test_draws_without_replacement_are_biased():
-  """The plain mean of distinct clients is not the v-weighted one.
-
-  The bias found here is over 30 standard errors; 10 are asked for.
-  """
-  centers, mean = _centers(with_replacement=False)
-  bias = np.abs(centers.mean(axis=0) - mean)
-  assert (bias > 10 * centers.std(axis=0) / np.sqrt(len(centers))).any()
 
 
 def test_inclusion_grows_with_the_probability_but_less_than_it():

@@ -1,4 +1,4 @@
-"""Tests of variances by hand; tests/theory has them by Monte Carlo."""
+"""Tests of variances by hand."""
 
 import numpy as np
 

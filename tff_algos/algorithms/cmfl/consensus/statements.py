@@ -50,12 +50,6 @@ def state(client_ids: Iterable[str], result_digest: str = '') -> str:
   return json.dumps(content, sort_keys=True, separators=(',', ':'))
 
 
-def read(statement: str) -> tuple[tuple[str, ...], str]:
-  """Returns the sorted client ids and the result's digest of a statement."""
-  content = json.loads(statement)
-  return tuple(content['client_ids']), content['result']
-
-
 def digest(statement: str) -> str:
   """Returns the SHA-256 of a statement, in hexadecimal digits."""
   return hashlib.sha256(statement.encode()).hexdigest()
