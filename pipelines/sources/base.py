@@ -10,9 +10,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from tff_algos.core import config as config_lib
-from tff_algos.core import errors
+from tff_algos.core import errors, records
 from tff_algos.core.structures import Array
-from tff_algos.data import integrity
 from tff_algos.features import spec as spec_lib
 
 # Examples per block, read by one worker. The dataset does not depend on it.
@@ -317,7 +316,7 @@ def file_checksums(paths: Iterable[pathlib.Path]) -> dict[str, str]:
   found: dict[str, str] = {}
   for number, path in enumerate(dict.fromkeys(paths)):
     name = f'{number}/{path.name}' if path.name in found else path.name
-    found[name] = integrity.file_sha256(path)
+    found[name] = records.file_sha256(path)
   return found
 
 

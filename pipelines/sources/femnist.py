@@ -16,9 +16,8 @@ import numpy as np
 
 from pipelines.sources import base
 from pipelines.sources import files as files_lib
-from tff_algos.core import checks, errors
+from tff_algos.core import checks, errors, records
 from tff_algos.core.structures import Array
-from tff_algos.data import integrity
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +112,7 @@ class Femnist(base.FolderSource):
   def checksums(self) -> dict[str, str]:
     """Returns the checksums of the files, by folder and name."""
     return {
-      f'{folder}/{path.name}': integrity.file_sha256(path)
+      f'{folder}/{path.name}': records.file_sha256(path)
       for folder in self._folders()
       for path in self._paths(folder)
     }

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.sources import base, text
-from tff_algos.core import checks, errors
-from tff_algos.data import integrity
+from tff_algos.core import checks, errors, records
 
 _PLACES = ('data_dir', 'download', 'download_dir', 'manual_dir')
 
@@ -118,7 +117,7 @@ class Tfds(base.FileSource):
       for split in self._splits()
       for path in self._info(split).filepaths
     ]
-    return {path.name: integrity.file_sha256(path) for path in paths}
+    return {path.name: records.file_sha256(path) for path in paths}
 
   def recipe(self) -> Mapping[str, Any]:
     """Returns the options that determine the examples, without paths."""

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pipelines.sources import base, files
-from tff_algos.core import errors
-from tff_algos.data import integrity
+from tff_algos.core import errors, records
 
 TRAIN = 'train'
 VALIDATION = 'val'
@@ -69,7 +68,7 @@ class TinyImagenet(base.FileSource):
 
   def checksums(self) -> Mapping[str, str]:
     """Returns checksums: of the lists, and of the images of each part."""
-    lists = {path.name: integrity.file_sha256(path) for path in self._lists()}
+    lists = {path.name: records.file_sha256(path) for path in self._lists()}
     return lists | {part: self._checksum(part) for part in (TRAIN, VALIDATION)}
 
   def recipe(self) -> Mapping[str, Any]:
@@ -117,7 +116,7 @@ class TinyImagenet(base.FileSource):
   def _checksum(self, part: str) -> str:
     digest = hashlib.sha256()
     for name, class_name in self._list(part):
-      content = integrity.file_sha256(self._folder / name)
+      content = records.file_sha256(self._folder / name)
       digest.update(f'{name}\n{class_name}\n{content}\n'.encode())
     return digest.hexdigest()
 
