@@ -23,7 +23,7 @@ from pipelines.engines import failures, runner, spread
 from pipelines.examples import client_table, totals
 from pipelines.publishing import published
 from pipelines.publishing import staging as staging_lib
-from tff_algos.core import errors
+from tff_algos.core import errors, records
 from tff_algos.core.structures import Array
 from tff_algos.data import integrity, layout
 from tff_algos.data import schema as schema_lib
@@ -81,7 +81,7 @@ def measure(
   )
   with staging.atomic_path(folder / layout.CLIENT_STATISTICS) as path:
     parquet.write_table(clients, path)
-    described = integrity.describe_file(path)
+    described = records.describe_file(path)
   content = {
     'statistics_version': statistics_lib.STATISTICS_VERSION,
     'version': manifest['version'],

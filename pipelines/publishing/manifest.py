@@ -16,8 +16,8 @@ from pipelines.publishing import staging as staging_lib
 from pipelines.sources import base
 from pipelines.steps import planning, write
 from tff_algos.core import config as config_lib
-from tff_algos.core import errors, sealed_json
-from tff_algos.data import integrity, layout, raw_features
+from tff_algos.core import errors, records, sealed_json
+from tff_algos.data import layout, raw_features
 from tff_algos.data import schema as schema_lib
 
 # Hashed into every version's name. To be raised when the output for the same
@@ -222,11 +222,11 @@ def _planted_entries(plan: planning.Plan) -> dict[str, Any]:
 
 def _list_files(
   folder: pathlib.Path, shards: Sequence[Mapping[str, Any]]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Mapping[str, Any]]:
   """Returns size and SHA-256 of all files by name, from the shards' facts."""
   known = {name: entry for s in shards for name, entry in s['files'].items()}
   return {
-    path.name: known.get(path.name) or integrity.describe_file(path)
+    path.name: known.get(path.name) or records.describe_file(path)
     for path in folder.iterdir()
   }
 

@@ -16,7 +16,7 @@ from pipelines.engines import failures
 from pipelines.publishing import manifest as manifest_lib
 from pipelines.publishing import staging as staging_lib
 from pipelines.scoring import bundles, model_choice
-from tff_algos.core import checks, errors, sealed_json
+from tff_algos.core import checks, errors, records, sealed_json
 from tff_algos.core import config as config_lib
 from tff_algos.core.structures import Array
 from tff_algos.data import integrity
@@ -79,7 +79,7 @@ class WriteShard(beam.DoFn):
       name = f'predictions-{shard:05d}-of-{self._num_shards:05d}.parquet'
       with self._staging.handing_over(self._staging.version / name) as path:
         parquet.write_table(table, path)
-        described = integrity.describe_file(path)
+        described = records.describe_file(path)
       facts = {'files': {name: described}, **_count_all(clients, table)}
       facts_path = self._staging.work / f'facts-{shard:05d}'
       with self._staging.handing_over(facts_path) as path:

@@ -10,9 +10,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from tff_algos.core import config as config_lib
-from tff_algos.core import errors
+from tff_algos.core import errors, records
 from tff_algos.core.structures import Array
-from tff_algos.data import integrity
 from tff_algos.features import spec as spec_lib
 
 # Examples per block, read by one worker. The dataset does not depend on it.
@@ -328,7 +327,7 @@ def file_sha256(path: pathlib.Path) -> str:
     DataError: If it is gone.
   """
   try:
-    return integrity.file_sha256(path)
+    return records.file_sha256(path)
   except FileNotFoundError:
     raise errors.DataError(
       f'the raw file {path} is gone, or a link to nothing. Put it there, or '

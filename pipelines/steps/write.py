@@ -21,7 +21,8 @@ from pipelines.engines import failures
 from pipelines.examples import hashing
 from pipelines.publishing import staging as staging_lib
 from pipelines.steps import pieces, planning
-from tff_algos.data import integrity, layout
+from tff_algos.core import records as records_lib
+from tff_algos.data import layout
 from tff_algos.data import schema as schema_lib
 
 # One record per group: a client is read without decompressing its neighbours.
@@ -86,7 +87,7 @@ class ShardWriter(NamedTuple):
         for stored in records:
           writer.write(schema_lib.encode_record(stored, self.schema))
         writer.close()
-      facts['files'][name] = integrity.describe_file(path)
+      facts['files'][name] = records_lib.describe_file(path)
     facts['counts'][split] = [len(stored.y) for stored in records]
     facts['label_histogram'][split] = [
       np.bincount(

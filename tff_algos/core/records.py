@@ -46,6 +46,11 @@ def describe_file(path: pathlib.Path) -> Entry:
     return {'size_bytes': file.tell(), 'sha256': digest.hexdigest()}
 
 
+def file_sha256(path: pathlib.Path) -> str:
+  """Returns the SHA-256 of a file, in hexadecimal digits."""
+  return describe_file(path)['sha256']
+
+
 class Growth:
   """Entry of a file that is written from its start to its end."""
 

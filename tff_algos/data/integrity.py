@@ -150,18 +150,8 @@ def check_files(
         f'{expected["size_bytes"]}: it is damaged. {BUILD_AGAIN}'
       )
     is_checked = verify or path.suffix != layout.SHARD_SUFFIX
-    if is_checked and file_sha256(path) != expected['sha256']:
+    if is_checked and records.file_sha256(path) != expected['sha256']:
       raise errors.DataError(
         f'{path} is damaged: its SHA-256 is not the one in the manifest. '
         f'{BUILD_AGAIN}'
       )
-
-
-def file_sha256(path: pathlib.Path) -> str:
-  """Returns the SHA-256 of a file, in hex digits."""
-  return records.describe_file(path)['sha256']
-
-
-def describe_file(path: pathlib.Path) -> dict[str, Any]:
-  """Returns a file's entry in a manifest, for `check_files`."""
-  return dict(records.describe_file(path))

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import pyarrow
 from pyarrow import parquet
 
-from tff_algos.core import errors
-from tff_algos.data import integrity, layout
+from tff_algos.core import errors, records
+from tff_algos.data import layout
 
 # Readers refuse any other version. Raise it when the content changes.
 STATISTICS_VERSION = 1
@@ -65,7 +65,7 @@ def read(folder: pathlib.Path, manifest: Mapping[str, Any]) -> Statistics:
     )
   for name, expected in files.items():
     file = folder / name
-    if not file.is_file() or integrity.describe_file(file) != expected:
+    if not file.is_file() or records.describe_file(file) != expected:
       raise errors.DataError(
         f'{file} is missing or damaged: {layout.STATISTICS} says another '
         f'SHA-256. {_MEASURE_AGAIN}'
@@ -73,5 +73,5 @@ def read(folder: pathlib.Path, manifest: Mapping[str, Any]) -> Statistics:
   return Statistics(
     totals=totals,
     clients=parquet.read_table(folder / layout.CLIENT_STATISTICS),
-    sha256=integrity.file_sha256(path),
+    sha256=records.file_sha256(path),
   )

@@ -9,7 +9,7 @@ from pipelines import build_dataset, options, statistics
 from pipelines.engines import runner
 from pipelines.publishing import staging as staging_lib
 from pipelines.publishing import versions
-from tff_algos.core import errors
+from tff_algos.core import errors, records
 from tff_algos.data import integrity, layout
 from tff_algos.reports.dataset import card
 
@@ -104,5 +104,5 @@ def _fits(path: pathlib.Path) -> bool:
   """Returns whether a card was made of the statistics beside it."""
   if not path.exists():
     return False
-  sha256 = integrity.file_sha256(path.with_name(layout.STATISTICS))
+  sha256 = records.file_sha256(path.with_name(layout.STATISTICS))
   return card.signature(sha256) in path.read_text(encoding='utf-8')

@@ -12,7 +12,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from tff_algos.core import errors
+from tff_algos.core import errors, records
 
 ASSETS_FOLDER = 'assets'
 EXTRA_FOLDER = 'assets.extra'
@@ -69,7 +69,7 @@ def write_manifest(
     **facts,
     'code_version': code_version(),
     'files': {
-      path.relative_to(bundle).as_posix(): _sha256(path)
+      path.relative_to(bundle).as_posix(): records.file_sha256(path)
       for path in sorted(bundle.rglob('*'))
       if path.is_file()
     },
@@ -112,7 +112,7 @@ def verify_files(bundle: pathlib.Path) -> None:
   """
   for name, expected in read_manifest(bundle)['files'].items():
     try:
-      actual = _sha256(bundle / name)
+      actual = records.file_sha256(bundle / name)
     except OSError as error:
       raise errors.ExportError(
         f'{bundle / name} cannot be read: {error}. Export the bundle again.'
@@ -132,14 +132,9 @@ def bundle_sha256(bundle: pathlib.Path) -> str:
   """
   path = bundle / EXTRA_FOLDER / MANIFEST_FILE
   try:
-    return _sha256(path)
+    return records.file_sha256(path)
   except OSError as error:
     raise errors.ExportError(
       f'{path} cannot be read: {error.strerror}. Is {bundle} a bundle of this '
       'library?'
     ) from None
-
-
-def _sha256(path: pathlib.Path) -> str:
-  with path.open('rb') as file:
-    return hashlib.file_digest(file, 'sha256').hexdigest()

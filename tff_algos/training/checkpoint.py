@@ -548,7 +548,7 @@ class CheckpointManager:
     """Returns path within the folder -> SHA-256, of all needed files."""
     target = self._round_folder(int(temporary.name.split('_')[-1])).name
     hashes = {
-      f'{target}/{name}': _sha256(temporary / name)
+      f'{target}/{name}': records.file_sha256(temporary / name)
       for name in (_SERVER_STATE, _CLIENT_INDEX)
     }
     rounds = map(int, np.unique(index.segment[index.segment > 0]))
@@ -563,7 +563,7 @@ class CheckpointManager:
     known = self._known_hashes()
     for name in (name for name, is_there in constant.items() if is_there):
       path = records.locate(self._folder, name)
-      hashes[name] = known.get(name) or _sha256(path)
+      hashes[name] = known.get(name) or records.file_sha256(path)
     return hashes
 
   def _known_hashes(self) -> dict[str, str]:
@@ -609,7 +609,3 @@ def save_arrays(path: pathlib.Path, arrays: Collection[np.ndarray]) -> None:
       for i, array in enumerate(arrays):
         with archive.open(f'{i:04d}.npy', 'w', force_zip64=True) as entry:
           np.lib.format.write_array(entry, np.asarray(array))
-
-
-def _sha256(path: pathlib.Path) -> str:
-  return records.describe_file(path)['sha256']

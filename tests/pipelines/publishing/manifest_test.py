@@ -9,7 +9,7 @@ from pipelines.publishing import manifest
 from pipelines.publishing import staging as staging_lib
 from pipelines.steps import extract, planning
 from tests.testing import raw_data
-from tff_algos.core import errors
+from tff_algos.core import errors, records
 from tff_algos.data import integrity
 from tff_algos.data import schema as schema_lib
 
@@ -222,7 +222,7 @@ def test_manifest_adds_up(tmp_path):
   assert made['label_histogram']['test'] == [5, 7]
   assert made['held_out_label_histogram'] == [[2, 4], [2, 4]]
   assert made['files'] == {
-    'clients.parquet': integrity.describe_file(tmp_path / 'clients.parquet')
+    'clients.parquet': records.describe_file(tmp_path / 'clients.parquet')
   }
   assert made['counters'] == {'raw_examples': 9}
   assert made['recipe'] == {'seed': 0}

@@ -81,6 +81,7 @@ def test_other_files_may_not(tmp_path, content, fault):
   (tmp_path / 'file').write_bytes(b'one')
   entry = records.describe_file(tmp_path / 'file')
   assert entry == records.describe(b'one')
+  assert records.file_sha256(tmp_path / 'file') == entry['sha256']
   assert fault in _fault(tmp_path, content, entry)
   without_size = 'SHA-256' if content else 'empty'
   assert without_size in _fault(tmp_path, content, entry['sha256'])

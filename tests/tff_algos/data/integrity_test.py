@@ -1,9 +1,8 @@
-import hashlib
 import json
 
 import pytest
 
-from tff_algos.core import errors, sealed_json
+from tff_algos.core import errors, records, sealed_json
 from tff_algos.data import integrity, layout
 
 
@@ -17,7 +16,7 @@ def _write(folder, **changes):
     'schema_version': 1,
     'version': 'v1',
     'files': {
-      path.name: integrity.describe_file(path) for path in version.iterdir()
+      path.name: records.describe_file(path) for path in version.iterdir()
     },
   }
   manifest |= changes
@@ -137,10 +136,3 @@ def test_unverified_table_is_checked_all_the_same(tmp_path):
     integrity.check_files(
       version, integrity.read_manifest(version), verify=False
     )
-
-
-def test_sha256(tmp_path):
-  content = bytes(range(256)) * 10_000
-  (tmp_path / 'file').write_bytes(content)
-  expected = hashlib.sha256(content).hexdigest()
-  assert integrity.file_sha256(tmp_path / 'file') == expected

@@ -4,8 +4,8 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from tff_algos.core import errors
-from tff_algos.data import integrity, layout, statistics
+from tff_algos.core import errors, records
+from tff_algos.data import layout, statistics
 
 _MANIFEST = {'checksum': 'abc'}
 
@@ -19,7 +19,7 @@ def make_folder(tmp_path):
     {
       'statistics_version': statistics.STATISTICS_VERSION,
       'manifest_checksum': 'abc',
-      'files': {path.name: integrity.describe_file(path)},
+      'files': {path.name: records.describe_file(path)},
       'totals': {'source': {'a': {'num_examples': 3}}},
     },
   )
@@ -39,7 +39,7 @@ def test_read(folder):
   found = statistics.read(folder, _MANIFEST)
   assert found.totals['source']['a']['num_examples'] == 3
   assert found.clients['client_id'].to_pylist() == ['ann', 'bob']
-  assert found.sha256 == integrity.file_sha256(folder / layout.STATISTICS)
+  assert found.sha256 == records.file_sha256(folder / layout.STATISTICS)
 
 
 def test_missing(tmp_path):

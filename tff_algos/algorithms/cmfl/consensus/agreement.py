@@ -8,7 +8,11 @@ import collections
 import dataclasses
 from collections.abc import Mapping
 
-from tff_algos.algorithms.cmfl.consensus import authentication, in_process
+from tff_algos.algorithms.cmfl.consensus import (
+  authentication,
+  in_process,
+  quorum,
+)
 from tff_algos.algorithms.cmfl.consensus import ballot as ballot_lib
 from tff_algos.algorithms.cmfl.consensus import endpoint as endpoint_lib
 from tff_algos.algorithms.cmfl.consensus import member as member_lib
@@ -133,5 +137,5 @@ def _suspects(
     for endpoint in endpoints.values()
     for suspect in endpoint.member.suspects
   )
-  needed = ballot.tolerated_faults + 1
+  needed = quorum.tolerated_faults(len(ballot.committee)) + 1
   return frozenset(m for m, count in counts.items() if count >= needed)

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 
-from tff_algos.algorithms.cmfl.consensus import quorum
 from tff_algos.core import checks, errors, seeds
 
 
@@ -49,26 +48,6 @@ class Ballot:
       raise errors.ConfigError(
         f'committee must be distinct ids, at least one, got {self.committee!r}'
       )
-
-  @property
-  def required_replies(self) -> int:
-    """Returns the required number of identical replies."""
-    return quorum.required_replies(len(self.committee))
-
-  @property
-  def required_votes(self) -> int:
-    """Returns the number of votes that prove a decision."""
-    return quorum.required_votes(len(self.committee))
-
-  @property
-  def majority(self) -> int:
-    """Returns the number of members that can end a view."""
-    return quorum.majority(len(self.committee))
-
-  @property
-  def tolerated_faults(self) -> int:
-    """Returns the tolerated number of malicious or crashed members."""
-    return quorum.tolerated_faults(len(self.committee))
 
   def primary(self, view: int) -> str:
     """Returns the primary of a view, drawn uniformly and independently."""

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from tff_algos.algorithms.cmfl.consensus import (
   authentication,
   messages,
+  quorum,
   statements,
 )
 from tff_algos.algorithms.cmfl.consensus import ballot as ballot_lib
@@ -78,6 +79,7 @@ class Member:
     self.wake_time: float | None = None
     self._me = keyring.member_id
     self._keyring = keyring
+    self._size = len(ballot.committee)
     self._others = tuple(m for m in ballot.committee if m != self._me)
     self._digest = statements.digest(statement)
     self._vote = keyring.vote(self._digest)
@@ -176,7 +178,7 @@ class Member:
   def _count_replies(self) -> list[Send]:
     """Accepts this member's statement once enough replicates have replied."""
     is_ours = self.ballot.primary(self._view) == self._me
-    enough = len(self._replied) >= self.ballot.required_replies
+    enough = len(self._replied) >= quorum.required_replies(self._size)
     if not is_ours or not enough or self._has_accepted:
       return []
     return self._accept(self.statement, self._view)
@@ -204,12 +206,12 @@ class Member:
     others = sorted(
       (self._wanted[other] for other in self._others), reverse=True
     )
-    num_faults = self.ballot.tolerated_faults
+    num_faults = quorum.tolerated_faults(self._size)
     # Of f + 1 others, at least one is honest and has timed out.
     joined = others[num_faults] if num_faults < len(others) else 0
     if joined > max(self._wanted[self._me], self._view):
       return self._want(joined)
-    supported = ranked[self.ballot.majority - 1]
+    supported = ranked[quorum.majority(self._size) - 1]
     return self._enter(supported) if supported > self._view else []
 
   def _on_decision(self, decision: messages.Decision) -> list[Send]:
@@ -220,7 +222,7 @@ class Member:
     digest = statements.digest(decision.statement)
     for voter, vote in decision.votes.items():
       self._count_vote(voter, digest, vote)
-    if len(self._votes[digest]) < self.ballot.required_votes:
+    if len(self._votes[digest]) < quorum.required_votes(self._size):
       return []
     return self._accept(decision.statement, decision.view)
 

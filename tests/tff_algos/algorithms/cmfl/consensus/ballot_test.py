@@ -31,12 +31,6 @@ def test_primaries_depend_on_the_vote_and_on_the_seed_alone():
   assert primaries('r1', 0) != primaries('r1', 1)
 
 
-def test_numbers_are_those_of_the_committee():
-  opened = ballot.Ballot(_COMMITTEE, 'r1', seed=0)
-  assert (opened.required_replies, opened.required_votes) == (3, 4)
-  assert (opened.majority, opened.tolerated_faults) == (3, 1)
-
-
 @pytest.mark.parametrize('committee', [(), ('a', 'a')])
 def test_a_committee_has_distinct_ids(committee):
   with pytest.raises(errors.ConfigError, match='committee must be distinct'):
