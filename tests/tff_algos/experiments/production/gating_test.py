@@ -183,7 +183,8 @@ def test_an_error_of_the_machine_is_no_broken_champion(
   def fail(folder):
     raise error
 
-  monkeypatch.setattr(manifest, '_sha256', fail)
+  failing = types.SimpleNamespace(file_sha256=fail)
+  monkeypatch.setattr(manifest, 'records', failing)
   config = gate_config.GateConfig(ignore_broken_champion=is_ignored)
   with (
     experiment.open_dataset(gated.folder) as dataset,
