@@ -119,9 +119,8 @@ def check_disk(name: str, folder: pathlib.Path) -> result.CheckResult:
     folder: Folder; need not exist yet.
   """
   existing = folder.absolute()
-  while not os.path.exists(
-    existing
-  ):  # Path.exists raises where it may not look.
+  # `Path.exists` raises below a folder that may not be entered.
+  while not os.path.exists(existing):
     existing = existing.parent
   if not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
     return result.CheckResult(
