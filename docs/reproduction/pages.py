@@ -121,7 +121,6 @@ def describe(
       for one in _provenance(run.workdir):
         made_by += [one] * (one not in made_by)
     config = experiment.effective(cell.runs[0].config)
-    metrics = [*filter(None, (stored.metric, stored.choose_by))]
     rounds = _series(cell.runs[0], stored.metric).rounds
     cells[cell.label] = {
       'config_hash': config_lib.config_hash(config),
@@ -132,7 +131,9 @@ def describe(
         {
           'seed': seed,
           'seconds': round(float(_series(run, 'seconds').values.sum()), 1),
-          'metrics': {name: _values(run, name, rounds) for name in metrics},
+          'metrics': {
+            name: _values(run, name, rounds) for name in stored.metrics
+          },
         }
         for seed, run in zip(cell.seeds, cell.runs, strict=True)
       ],
@@ -237,7 +238,7 @@ def _draw(
   curves = {}
   for row in stored.rows:
     cell = result['cells'].get(results.choose(stored, result, row.cell))
-    if cell is not None:
+    if cell is not None and row.metric in ('', stored.metric):
       values = [run['metrics'][stored.metric] for run in cell['runs']]
       scaled = results.scale(stored.metric) * np.array(values)
       curves[row.title] = cell['rounds'], scaled

@@ -47,11 +47,13 @@ class Row:
       with `*` of the labels of several.
     title: Its name in the table.
     paper: The paper's number; empty if it has none.
+    metric: Its metric, if another than the experiment's.
   """
 
   cell: str
   title: str
   paper: str = ''
+  metric: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,11 +90,13 @@ class Claim:
     better: Label or pattern of the cell that should have the higher score, or
       the lower error.
     worse: That of the other.
+    metric: Metric that is compared, if another than the experiment's.
   """
 
   text: str
   better: str
   worse: str
+  metric: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,8 +108,8 @@ class Experiment:
     reproduces: Table or figure of the paper.
     sweep: Arguments of `binaries.sweep`, separated by white space, without
       `--workdir`; each `--config` begins the arguments of another sweep.
-    metric: Metric of the last round that is compared; the lower the better if
-      it is an error, see `summaries.is_error`, else the higher.
+    metric: Metric of its picture, and whose last round is compared; the lower
+      the better if it is an error, see `summaries.is_error`, else the higher.
     rows: Rows of its table.
     grids: Tables of two axes, of experiments without rows.
     claims: Claims to be judged.
@@ -144,6 +148,13 @@ class Experiment:
       ' '.join(['python -m binaries.sweep', *arguments, f'--workdir={folder}'])
       for folder, arguments in self.sweeps.items()
     )
+
+  @property
+  def metrics(self) -> list[str]:
+    """Returns the metrics that are stored, each once."""
+    named = [self.metric, self.choose_by]
+    named += [one.metric for one in (*self.rows, *self.claims)]
+    return [*dict.fromkeys(filter(None, named))]
 
   @property
   def record(self) -> pathlib.Path:
@@ -255,15 +266,20 @@ def choose(
 
 
 def scores(
-  experiment: Experiment, result: Mapping[str, Any] | None, cell: str
+  experiment: Experiment,
+  result: Mapping[str, Any] | None,
+  cell: str,
+  metric: str = '',
 ) -> dict[int, float]:
-  """Returns seed -> score of a cell; of accuracies in %, empty if not run."""
+  """Returns seed -> score of a cell; of accuracies in %, empty if not run.
+
+  Without a metric it is the experiment's.
+  """
+  metric = metric or experiment.metric
   label = choose(experiment, result, cell)
   runs = (result or {'cells': {}})['cells'].get(label, {'runs': []})['runs']
-  factor = scale(experiment.metric)
-  return {
-    run['seed']: factor * run['metrics'][experiment.metric][-1] for run in runs
-  }
+  factor = scale(metric)
+  return {run['seed']: factor * run['metrics'][metric][-1] for run in runs}
 
 
 def scale(metric: str) -> int:
@@ -329,7 +345,7 @@ def _rows_table(
 ) -> str:
   lines = ['| | paper | ours | seeds |', '|---|---|---|---|']
   for row in experiment.rows:
-    found = scores(experiment, result, row.cell)
+    found = scores(experiment, result, row.cell, row.metric)
     if found:
       label = choose(experiment, result, row.cell)
       mark = f' ({label})' if label != row.cell else ''
@@ -397,9 +413,10 @@ def _judged(
   judged = []
   for claim in experiment.claims:
     better, worse = (
-      scores(experiment, result, cell) for cell in (claim.better, claim.worse)
+      scores(experiment, result, cell, claim.metric)
+      for cell in (claim.better, claim.worse)
     )
-    if summaries.is_error(experiment.metric):
+    if summaries.is_error(claim.metric or experiment.metric):
       # So that a positive difference always speaks for the claim.
       better, worse = worse, better
     found = judge(better, worse)

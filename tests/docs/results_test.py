@@ -128,6 +128,40 @@ def test_page_has_what_is_stored_and_no_deviation_of_two_seeds(lab):
   assert results.ids(page) == ['lab/one']
 
 
+_TWO_METRICS = """
+[[experiment]]
+id = "lab/one"
+reproduces = "Lab, Table 1"
+sweep = "--config=a.py --num_seeds=3"
+metric = "test/accuracy"
+rows = [
+  { cell = "new", title = "New" },
+  { cell = "new", title = "New, its loss", metric = "test/loss" },
+]
+claims = [
+  { text = "new is better", better = "new", worse = "old" },
+  { text = "new fits better", better = "new", worse = "old", metric = "test/loss" },
+]
+"""
+
+
+def test_a_row_and_a_claim_may_have_a_metric_of_their_own(lab, tmp_path):
+  (tmp_path / 'experiments.toml').write_text(_TWO_METRICS)
+  cells = {'new': _cell(0.9, 0.9, 0.9), 'old': _cell(0.8, 0.8, 0.8)}
+  for cell, losses in (('new', [3.0, 3.1, 3.2]), ('old', [2.5, 2.4, 2.5])):
+    for run, loss in zip(cells[cell]['runs'], losses, strict=True):
+      run['metrics']['test/loss'] = [9.0, loss]
+  lab(**cells)
+  assert results.find('lab/one').metrics == ['test/accuracy', 'test/loss']
+  page = results.render(_PAGE, {})
+  assert '| New |  | 90.0 ± 0.0 | 3 |\n| New, its loss |  | 3.1 ± 0.1 |' in page
+  assert '| +10.00 (+10.00 to +10.00), 3 seeds | **confirmed** |' in page
+  # 0.5, 0.7 and 0.7 more loss: a mean of 0.633, a deviation of 0.115.
+  assert (
+    '| new fits better | −0.63 (−0.92 to −0.35), 3 seeds | **contradicted** |'
+  ) in page
+
+
 _GRID = """
 [[experiment]]
 id = "lab/one"
