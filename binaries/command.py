@@ -35,6 +35,7 @@ flags.disclaim_key_flags()
 BAD_INPUT = 1
 NOT_APPROVED = 3
 INFRASTRUCTURE = 75  # EX_TEMPFAIL of sysexits.h: a retry may help.
+_RETRIED = (errors.InfrastructureError, errors.LostProcessError)
 _INTERRUPTED = 128 + signal.SIGINT
 _TERMINATED = 128 + signal.SIGTERM
 _CONFIG_FLAGS = ('--config', '-config')
@@ -154,7 +155,7 @@ def exit_code_of(error: errors.UserError | OSError) -> int | None:
   """Returns the exit status of an error; None for a bug."""
   if isinstance(error, OSError):
     return INFRASTRUCTURE if error.errno in errors.OF_DISKS else None
-  if isinstance(error, errors.InfrastructureError):
+  if isinstance(error, _RETRIED):
     return INFRASTRUCTURE
   if isinstance(error, errors.NotApprovedError):
     return NOT_APPROVED
@@ -180,7 +181,7 @@ def failure_line(error: Exception, exit_code: int) -> str:
     exit_code: Exit code of the program.
   """
   reason = 'bad_input'
-  if isinstance(error, (errors.InfrastructureError, OSError)):
+  if isinstance(error, (*_RETRIED, OSError)):
     reason = 'infrastructure'
   elif isinstance(error, errors.NotApprovedError):
     reason = 'not_approved'

@@ -66,6 +66,8 @@ def test_line_if_there_is_nothing_to_do():
     (errors.PartitionError('two\nlines'), 'bad_input'),
     (errors.WorkdirBusyError('busy'), 'infrastructure'),
     (errors.NotApprovedError('worse'), 'not_approved'),
+    (errors.RuntimeFailureError('a stage failed'), 'bad_input'),
+    (errors.LostProcessError('killed'), 'infrastructure'),
     (OSError(28, 'No space left on device', 'file'), 'infrastructure'),
   ],
 )

@@ -50,6 +50,14 @@ class RuntimeFailureError(UserError):
   """A runtime could not start, or died while it ran a phase."""
 
 
+class LostProcessError(RuntimeFailureError):
+  """A process of a runtime was killed or does not answer; retry later.
+
+  No `InfrastructureError`, which ends a sweep: the next run may do with less
+  memory.
+  """
+
+
 class ExportError(UserError):
   """A SavedModel bundle cannot be written or does not read back."""
 

@@ -102,13 +102,20 @@ class ChildProcess:
     return self._process is not None and self._process.poll() is None
 
   def check_running(self) -> None:
-    """Raises RuntimeFailureError, with the last output, if it has ended."""
+    """Raises RuntimeFailureError, with the last output, if it has ended.
+
+    It is a LostProcessError if it was killed or terminated.
+    """
     if self._process is None:
       raise errors.RuntimeFailureError(f'the {self._what} was not started.')
     returncode = self._process.poll()
     if returncode is not None:
       self._thread.join(_GRACE_SECONDS)
-      raise errors.RuntimeFailureError(
+      is_killed = returncode in (-signal.SIGKILL, -signal.SIGTERM)
+      kind = (
+        errors.LostProcessError if is_killed else errors.RuntimeFailureError
+      )
+      raise kind(
         f'{self._name} ended with {_describe_exit(returncode)} The worker '
         f'said:\n{self.tail() or "(nothing)"}'
       )

@@ -112,7 +112,7 @@ class Peers:
       RuntimeFailureError: Names the process, and the reason if it sent one.
     """
     if self._is_lost.wait(patience_seconds):
-      raise errors.RuntimeFailureError(
+      raise errors.LostProcessError(
         f'{self._lost}. Start all processes again to resume from the latest '
         'checkpoint'
       )
@@ -165,7 +165,7 @@ class Peers:
         logging.info('Waiting for %s.', self._names(missing))
         told = missing
       if time.monotonic() > deadline:
-        raise errors.RuntimeFailureError(
+        raise errors.LostProcessError(
           f'{self._names(missing)} did not come within '
           f'{self._timeout_seconds:g} s. Start the same command there, with '
           'its task.index in TF_CONFIG'
@@ -228,7 +228,7 @@ class Peers:
     answer = connection.receive()
     if 'begin' not in answer:
       lost = answer.get('lost', f'{leader} died')
-      raise errors.RuntimeFailureError(lost)
+      raise errors.LostProcessError(lost)
 
   def _connect(self) -> socket.socket:
     """Connects to process 0 as soon as it listens."""
@@ -245,7 +245,7 @@ class Peers:
         connection.close()
       except OSError as error:
         if time.monotonic() > deadline:
-          raise errors.RuntimeFailureError(
+          raise errors.LostProcessError(
             f'{self._names({0})} did not come within '
             f'{self._timeout_seconds:g} s ({error}). Start the same command '
             'there, with task.index 0 in TF_CONFIG'

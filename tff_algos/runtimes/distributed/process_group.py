@@ -251,9 +251,7 @@ class CollectiveGroup:
         ).numpy()
     except tf.errors.OpError as error:
       self._peers.check(_NEWS_SECONDS)
-      raise errors.RuntimeFailureError(
-        _words_of(error, self._cluster)
-      ) from error
+      raise errors.LostProcessError(_words_of(error, self._cluster)) from error
 
 
 def _start_server(cluster: cluster_lib.Cluster, peers: peers_lib.Peers) -> None:

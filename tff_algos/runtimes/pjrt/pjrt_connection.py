@@ -241,7 +241,7 @@ class Connection:
     try:
       message = self._exchange(header, arrays)
     except TimeoutError as error:
-      raise errors.RuntimeFailureError(
+      raise errors.LostProcessError(
         'the accelerator worker did not answer within '
         f'{self._config.start_timeout_seconds:g} s. It said:\n'
         f'{self._process.tail()}'
@@ -250,7 +250,7 @@ class Connection:
       message = None
     except OSError as error:
       if error.errno != errno.EBADF:  # That is closed at this end.
-        raise errors.RuntimeFailureError(
+        raise errors.LostProcessError(
           f'no memory or file for arrays of the accelerator worker: {error}'
         ) from error
       message = None

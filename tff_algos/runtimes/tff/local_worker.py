@@ -178,7 +178,7 @@ class LocalWorker:
             return
       if ready is not None:
         ready.cancel()
-    raise errors.RuntimeFailureError(
+    raise errors.LostProcessError(
       f'the TFF worker {binary} did not answer at {self.address} within '
       f'{self._start_timeout_seconds:g} s. Is the machine overloaded, or '
       'loopback traffic blocked? Run `python -m binaries.doctor`. The worker '

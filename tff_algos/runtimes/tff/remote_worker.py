@@ -56,7 +56,7 @@ class RemoteWorker:
       try:
         grpc.channel_ready_future(channel).result(timeout_seconds)
       except grpc.FutureTimeoutError:
-        raise errors.RuntimeFailureError(
+        raise errors.LostProcessError(
           f'the TFF worker at {self._address} does not answer within '
           f'{timeout_seconds:g} s. Is its worker_binary running there with '
           '--port of that number, and does a firewall let us through?'

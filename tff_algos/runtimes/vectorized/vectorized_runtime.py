@@ -144,14 +144,23 @@ class VectorizedRuntime:
 
     Raises:
       ConfigError: If the memory budget does not hold one client a block.
-      RuntimeFailureError: If another process of the group is lost.
+      LostProcessError: If another process of the group is lost.
+      RuntimeFailureError: If a device has too little memory.
     """
     graphs = self._graphs_of(phase)
     server_state = tf.nest.map_structure(tf.convert_to_tensor, server_state)
     message = graphs.make_message(server_state)
     ours = cohort.part(self._group.positions(cohort))
     if ours.size:
-      sums, *kept = self._compute(phase, graphs, message, ours)
+      try:
+        sums, *kept = self._compute(phase, graphs, message, ours)
+      except tf.errors.ResourceExhaustedError as error:
+        raise errors.RuntimeFailureError(
+          f'phase {phase.name!r}: the device has too little memory '
+          f'({error.message.splitlines()[0]}). Lower '
+          'config.runtime.vectorized.clients_per_block, with which the run '
+          'resumes, or let no other process use the device'
+        ) from error
     else:
       sums, *kept = graphs.nothing()
     sums = self._group.sum(sums)

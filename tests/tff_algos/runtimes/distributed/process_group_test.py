@@ -93,7 +93,7 @@ def _wait_for_output(group):
 def _assert_the_others_end(group, lost, words):
   for index, program in enumerate(group.programs):
     if index != lost:
-      assert program.wait(_SECONDS_TO_THE_END).returncode == 1
+      assert program.wait(_SECONDS_TO_THE_END).returncode == 75
       (line,) = program.complaints
       assert f'{group.name_of(lost)} {words}. Start all processes again' in line
 

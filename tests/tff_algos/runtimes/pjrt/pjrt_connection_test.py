@@ -59,7 +59,7 @@ def test_a_silent_worker_is_given_up_and_ended(tmp_path):
   before = set(psutil.Process().children())
   python = _script(tmp_path, 'exec sleep 60')
   with (
-    pytest.raises(errors.RuntimeFailureError, match='within 0.5 s'),
+    pytest.raises(errors.LostProcessError, match='within 0.5 s'),
     _connection(python=python, start_timeout_seconds=0.5),
   ):
     pass
@@ -109,7 +109,7 @@ def test_a_lack_of_descriptors_here_is_told(echo, monkeypatch):
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
   monkeypatch.setattr(os, 'memfd_create', refuse)
-  with pytest.raises(errors.RuntimeFailureError, match='Too many open files'):
+  with pytest.raises(errors.LostProcessError, match='Too many open files'):
     echo.keep('row', [np.zeros(3)])
 
 
@@ -131,6 +131,6 @@ def test_a_killed_worker_is_an_error_and_nothing_is_left():
     pid = connection.pid
     assert connection.platform == 'cpu'
     os.kill(pid, signal.SIGKILL)
-    with pytest.raises(errors.RuntimeFailureError, match='SIGKILL'):
+    with pytest.raises(errors.LostProcessError, match='SIGKILL'):
       connection.keep('row', [np.zeros(3)])
   assert not psutil.pid_exists(pid)

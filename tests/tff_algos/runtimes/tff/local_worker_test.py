@@ -159,7 +159,7 @@ def test_worker_that_ends_at_once_is_quoted(fake_worker):
 def test_worker_that_says_nothing(fake_worker):
   binary = fake_worker('kill -9 $$\n')
   with pytest.raises(
-    errors.RuntimeFailureError, match=r'(?s)SIGKILL.*memory.*\(nothing\)'
+    errors.LostProcessError, match=r'(?s)SIGKILL.*memory.*\(nothing\)'
   ):
     local_worker.LocalWorker(binary).start()
 
@@ -169,7 +169,7 @@ def test_worker_that_never_answers_is_quoted_and_ended(fake_worker):
   # Its child holds its output open.
   binary = fake_worker('echo "me: $$"\nsleep 600\n')
   with pytest.raises(
-    errors.RuntimeFailureError, match=r'(?s)within 0\.5 s.*me: \d+'
+    errors.LostProcessError, match=r'(?s)within 0\.5 s.*me: \d+'
   ) as caught:
     local_worker.LocalWorker(binary, start_timeout_seconds=0.5).start()
   assert _is_gone(int(re.search(r'me: (\d+)', str(caught.value))[1]))

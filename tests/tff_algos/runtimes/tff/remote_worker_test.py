@@ -22,7 +22,7 @@ def test_address_where_nobody_answers_is_named():
     address = f'127.0.0.1:{held.getsockname()[1]}'
     silent = remote_worker.RemoteWorker(address, start_timeout_seconds=0.5)
     with pytest.raises(
-      errors.RuntimeFailureError, match=f'{address} does not answer within 0.5'
+      errors.LostProcessError, match=f'{address} does not answer within 0.5'
     ):
       silent.start()
 

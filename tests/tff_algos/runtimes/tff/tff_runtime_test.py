@@ -116,7 +116,7 @@ def test_worker_that_died_before_is_noticed():
     worker.kill()
     while _is_running(worker):
       time.sleep(0.02)
-    with pytest.raises(errors.RuntimeFailureError, match='SIGKILL'):
+    with pytest.raises(errors.LostProcessError, match='SIGKILL'):
       _run(runtime, algorithm)
 
 

@@ -208,6 +208,29 @@ def test_client_that_is_not_finite_is_left_out():
   assert output.client_metrics['x'].weight == 2
 
 
+def test_lack_of_memory_is_one_error_with_a_remedy():
+  def client_work(message, client_input, client_state, data, seed):
+    # 4 EiB, refused before anything is allocated.
+    size = tf.cast(client_input, tf.int64) + 2**60
+    return running_sum.client_work(
+      message + tf.reduce_max(tf.random.stateless_uniform([size], [0, 1])),
+      *(client_input, client_state, data, seed),
+    )
+
+  algorithm = running_sum.algorithm(False, client_work=client_work)
+  with _runtime(algorithm, 1) as runtime:
+    with pytest.raises(
+      errors.RuntimeFailureError,
+      match=r"phase 'add'.*too little memory \(.*OOM.*clients_per_block",
+    ):
+      running_sum.run_call(
+        runtime,
+        algorithm,
+        running_sum.source(*_CLIENTS),
+        running_sum.phase_call([0], [0.0]),
+      )
+
+
 def test_runs_phases_that_the_algorithm_does_not_list():
   algorithm = running_sum.algorithm()
   phase = evaluation.build_cluster_evaluation(algorithm)
