@@ -1,5 +1,6 @@
 """Look at raw data, and the config file that they suggest."""
 
+import glob
 import os
 import pathlib
 from collections.abc import Mapping
@@ -17,7 +18,8 @@ def propose_file(
   """Returns a config file for raw data.
 
   Args:
-    path: A CSV or Parquet file; a folder of images, `client/class/file`; or a
+    path: A CSV or Parquet file, or a pattern of several, of which the first is
+      looked at; a folder of images, `client/class/file`; or a
       folder of arrays, see `pipelines.sources.arrays`.
     command: Command line to name in the file.
     given: Role (`'client'`, `'label'`, `'time'`) -> column of a table.
@@ -28,7 +30,10 @@ def propose_file(
   given = {role: name for role, name in (given or {}).items() if name}
   place = pathlib.Path(path)
   if not place.is_dir():
-    found = proposal_lib.of_table(str(path), columns.read(place), given)
+    # A pattern without a file is reported as a file that is missing.
+    first = min(glob.glob(str(path)), default=path)
+    table = columns.read(pathlib.Path(first))
+    found = proposal_lib.of_table(str(path), table, given)
   else:
     is_arrays = (place / 'x.npy').exists()
     propose = proposal_lib.of_arrays if is_arrays else proposal_lib.of_images

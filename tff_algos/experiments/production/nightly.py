@@ -92,14 +92,21 @@ def run(
     current, so that these stay; or, with `options.until`, `'until <step>'`.
 
   Raises:
-    ConfigError: If `as_of` or an option is invalid, or the date is before the
-      first night.
+    ConfigError: If `as_of` or an option is invalid, the date is before the
+      first night, or examples are split by client.
     NotApprovedError: If the drift exceeds a threshold, the gate refuses the
       candidate, or the parent was rolled back; the served models stay.
     WorkdirBusyError: If another night is running in the folder.
     UserError: If a step is refused for another reason.
   """
   date = dates.parse(as_of)
+  if config.dataset.splits.split_by == dataset_options.CLIENT:
+    raise errors.ConfigError(
+      "config.dataset.splits.split_by='client' moves examples from training to "
+      'test as clients grow, so later nights would be tested on what they were '
+      f'trained on. Take {dataset_options.CONTENT!r}, {dataset_options.GROUP!r} '
+      f'or {dataset_options.CLIENT_TIME!r}'
+    )
   if options.keep_versions is not None:
     checks.check_int(
       'keep_versions',

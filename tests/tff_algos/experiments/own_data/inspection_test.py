@@ -15,6 +15,18 @@ def test_table(tmp_path):
   assert "classes=('no', 'yes')" in text
 
 
+def test_pattern_of_tables(tmp_path):
+  raw_data.write_csv(tmp_path)
+  (tmp_path / 'table.csv').rename(tmp_path / 'day-1.csv')
+  (tmp_path / 'day-2.csv').write_text('damaged')
+  pattern = str(tmp_path / 'day-*.csv')
+  text = inspection.propose_file(pattern, 'inspect', {'label': 'y'})
+  assert f'path={pattern!r}' in text
+  assert "classes=('no', 'yes')" in text
+  with pytest.raises(errors.DataError, match=r"there is no file '.*/x\*'"):
+    inspection.propose_file(tmp_path / 'x*', 'inspect')
+
+
 @pytest.mark.parametrize(
   ('write', 'source'),
   [

@@ -449,6 +449,21 @@ def test_an_invalid_retention_is_refused_before_all_work(tmp_path):
   assert not (tmp_path / 'production').exists()
 
 
+def test_a_split_that_moves_examples_is_refused_before_all_work(tmp_path):
+  config = nights.parse(tmp_path)
+  splits = dataclasses.replace(config.dataset.splits, split_by='client')
+  dataset = dataclasses.replace(config.dataset, splits=splits)
+  with pytest.raises(
+    errors.ConfigError, match="split_by='client' moves .* or 'client_time'"
+  ):
+    nightly.run(
+      dataclasses.replace(config, dataset=dataset),
+      tmp_path / 'production',
+      nights.FIRST,
+    )
+  assert not (tmp_path / 'production').exists()
+
+
 def test_a_dataset_version_that_retention_removed(production):
   production.run(nights.THIRD, nightly.DATASET)
   folder = production.run_folder(nights.THIRD)
