@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from configs.fed_soft import synthetic
-from tff_algos.experiments import datasets, experiment, session, training
+from tests.testing import regressions
+from tff_algos.experiments import session, training
 
 _SYNTHETIC = '--config=configs/fed_soft/synthetic.py:smoke'
 _PATIENCE_SECONDS = 120.0
@@ -28,16 +28,8 @@ class _Trained(NamedTuple):
   memberships: dict[str, np.ndarray]
 
 
-def _config(**training):
-  config = synthetic.get_config('smoke')
-  config.runtime.name = 'debug'
-  config.algorithm.local_training.num_local_epochs = 1
-  config.training.update(training)
-  return experiment.parse(config)
-
-
 def _read(folder: pathlib.Path, config=None) -> _Trained:
-  with session.open_session(config or _config(), folder) as opened:
+  with session.open_session(config or regressions.config(), folder) as opened:
     round_num, server_state = opened.restore()
     client_states = opened.store.load(np.arange(12))
   with open(folder / 'metrics.csv', newline='') as file:
@@ -56,13 +48,6 @@ def _round_seconds(folder: pathlib.Path) -> float:
   with open(folder / 'metrics.csv', newline='') as file:
     _, *rounds = csv.DictReader(file)
   return float(np.mean([float(row['seconds']) for row in rounds]))
-
-
-def _num_rows(folder: pathlib.Path) -> int:
-  try:
-    return (folder / 'metrics.csv').read_text().count('\n')
-  except FileNotFoundError:
-    return 0
 
 
 def _assert_nothing_is_left(program, folder: pathlib.Path) -> None:
@@ -101,13 +86,15 @@ class _Training:
   def wait_for_rows(self, program, num_rows: int) -> None:
     """Returns when so many rows are in the log, or the program has ended."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    while _num_rows(self.folder) < num_rows and program.poll() is None:
+    while (
+      regressions.num_rows(self.folder) < num_rows and program.poll() is None
+    ):
       assert time.monotonic() < deadline, program.stderr
       time.sleep(0.005)
 
   def start_and_wait_for_rows(self, num_rows: int):
     """Starts, and returns when so many new rows are in the log."""
-    num_rows += _num_rows(self.folder)
+    num_rows += regressions.num_rows(self.folder)
     program = self.start()
     self.wait_for_rows(program, num_rows)
     return program
@@ -132,11 +119,8 @@ _RUNTIMES = {
 
 
 @pytest.fixture(scope='module')
-def dataset(tmp_path_factory):
-  folder = tmp_path_factory.mktemp('synthetic')
-  config = experiment.parse(synthetic.get_config('smoke'))
-  datasets.build(config.dataset, folder)
-  return folder / 'dataset'
+def dataset(trained_regressions):
+  return trained_regressions.folder / 'dataset'
 
 
 @pytest.fixture(scope='module')

@@ -368,11 +368,11 @@ def _choices(text: str) -> list[str]:
   ]
 
 
-def table(laboratory: Laboratory, paths=None, report=print) -> list[str]:
+def table(laboratory: Laboratory) -> list[str]:
   """Prints the number of outcomes by path; returns the failures."""
   failures = []
   counts = collections.defaultdict(collections.Counter)
-  for name in paths or laboratory.paths():
+  for name in laboratory.paths():
     for damage in laboratory.damages(name):
       for reader in READERS:
         found = laboratory.run(name, damage, reader)
@@ -382,9 +382,9 @@ def table(laboratory: Laboratory, paths=None, report=print) -> list[str]:
           counts[reader]['advice that fails'] += any(followed)
         if found.kind not in (UNDISTURBED, WITHOUT, NAMED) or any(followed):
           failures.append(f'{name} {damage}, {reader}: {found}')
-          report(failures[-1])
+          print(failures[-1])
   for reader, count in counts.items():
-    report(reader, dict(count))
+    print(reader, dict(count))
   return failures
 
 

@@ -103,21 +103,20 @@ def _solve(x, y, shares, center, options, seed):
   """One model of one client, and the weighted squared errors that it met."""
   w, met = center.copy(), []
   first, second, num_steps = np.zeros_like(w), np.zeros_like(w), 0
-  for epoch in range(options.epochs):
-    order = index_hash.shuffled(seed, epoch, len(y))
-    for begin in range(0, len(y), options.batch_size):
-      rows = order[begin : begin + options.batch_size]
-      errors = x[rows] @ w - y[rows]
-      met.extend(shares[rows] * errors**2)
-      gradient = x[rows].T @ (shares[rows] * errors) / len(rows)
-      gradient *= 2 * options.loss_scale
-      step = gradient
-      if options.optimizer == 'adam':
-        num_steps += 1
-        first = 0.9 * first + 0.1 * gradient
-        second = 0.999 * second + 0.001 * gradient**2
-        step = (first / (1 - 0.9**num_steps)) / (
-          np.sqrt(second / (1 - 0.999**num_steps)) + 1e-8
-        )
-      w = w - options.learning_rate * step
+  for rows in index_hash.batches(
+    seed, options.epochs, len(y), options.batch_size
+  ):
+    errors = x[rows] @ w - y[rows]
+    met.extend(shares[rows] * errors**2)
+    gradient = x[rows].T @ (shares[rows] * errors) / len(rows)
+    gradient *= 2 * options.loss_scale
+    step = gradient
+    if options.optimizer == 'adam':
+      num_steps += 1
+      first = 0.9 * first + 0.1 * gradient
+      second = 0.999 * second + 0.001 * gradient**2
+      step = (first / (1 - 0.9**num_steps)) / (
+        np.sqrt(second / (1 - 0.999**num_steps)) + 1e-8
+      )
+    w = w - options.learning_rate * step
   return w, np.array(met)

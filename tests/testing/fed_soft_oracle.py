@@ -144,22 +144,21 @@ def _solve(x, y, own, u, centers, options, seed):
   }[options.start].copy()
   velocity = first = second = np.zeros_like(w)
   num_steps, losses = 0, []
-  for epoch in range(options.epochs):
-    order = index_hash.shuffled(seed, epoch, len(y))
-    for begin in range(0, len(y), options.batch_size):
-      rows = order[begin : begin + options.batch_size]
-      errors = x[rows] @ w - y[rows]
-      losses.extend(errors**2)
-      gradient = options.loss_scale * 2 * x[rows].T @ errors / len(rows)
-      gradient += options.lam * (u.sum() * w - u @ centers)
-      num_steps += 1
-      if options.optimizer == 'adam':
-        first = 0.9 * first + 0.1 * gradient
-        second = 0.999 * second + 0.001 * gradient**2
-        mean = first / (1 - 0.9**num_steps)
-        root = np.sqrt(second / (1 - 0.999**num_steps))
-        w = w - options.learning_rate * mean / (root + 1e-8)
-      else:
-        velocity = options.momentum * velocity + gradient
-        w = w - options.learning_rate * velocity
+  for rows in index_hash.batches(
+    seed, options.epochs, len(y), options.batch_size
+  ):
+    errors = x[rows] @ w - y[rows]
+    losses.extend(errors**2)
+    gradient = options.loss_scale * 2 * x[rows].T @ errors / len(rows)
+    gradient += options.lam * (u.sum() * w - u @ centers)
+    num_steps += 1
+    if options.optimizer == 'adam':
+      first = 0.9 * first + 0.1 * gradient
+      second = 0.999 * second + 0.001 * gradient**2
+      mean = first / (1 - 0.9**num_steps)
+      root = np.sqrt(second / (1 - 0.999**num_steps))
+      w = w - options.learning_rate * mean / (root + 1e-8)
+    else:
+      velocity = options.momentum * velocity + gradient
+      w = w - options.learning_rate * velocity
   return w, losses

@@ -10,6 +10,7 @@ import importlib
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -17,13 +18,63 @@ from tests.testing import programs
 
 _PATIENCE_SECONDS = 60.0
 _POLL_SECONDS = 0.005
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+# Events of shutil.rmtree are relative to a folder that is open.
+_RELATIVE = ('os.remove', 'os.rmdir')
+_CHANGES = (
+  *('open', 'os.chmod', 'os.link', 'os.mkdir', 'os.rename', 'os.symlink'),
+  *('os.truncate', 'os.utime', *_RELATIVE),
+)
+
+
+class Killer:
+  """Audit hook that counts changes, and kills the process just before one."""
+
+  def __init__(self, folder: str, place: str, delay: float = 0.0):
+    self.count = 0
+    self._folder = folder
+    self._place = place
+    self._delay = delay
+    self._lock = threading.Lock()
+
+  def __call__(self, event: str, arguments: tuple) -> None:
+    if event not in _CHANGES:
+      return
+    paths = [os.fsdecode(one) for one in arguments if _is_path(one)]
+    is_inside = any(path.startswith(self._folder) for path in paths)
+    is_relative = event in _RELATIVE and arguments[-1] != -1
+    if not (is_inside or is_relative):
+      return
+    if event == 'open' and not arguments[2] & _WRITES:
+      return
+    with self._lock:
+      self.count += 1
+      number = self.count
+    if self._is_place(number, ' '.join((event, *paths))):
+      if self._delay:
+        threading.Timer(self._delay, _kill).start()
+      else:
+        _kill()
+
+  def _is_place(self, number: int, text: str) -> bool:
+    if self._place.isdecimal():
+      return number == int(self._place)
+    return bool(self._place) and self._place in text
+
+
+def _is_path(argument) -> bool:
+  return isinstance(argument, (str, bytes, os.PathLike))
+
+
+def _kill() -> None:
+  os.kill(os.getpid(), signal.SIGKILL)
 
 
 def start(
   launcher: programs.Launcher,
   function: Callable[..., None],
   *arguments: object,
-  event_number: int = 0,
+  change_number: int = 0,
 ) -> programs.Program:
   """Starts a function in a child.
 
@@ -31,16 +82,15 @@ def start(
     launcher: Forks the child.
     function: Of a module's top level; gets the arguments as strings.
     *arguments: Are turned into strings.
-    event_number: The child is killed by `SIGKILL` just before it opens, makes,
-      renames or removes a file or folder for the `event_number`-th time, from 1;
-      0: never.
+    change_number: The child is killed by `SIGKILL` just before this change of
+      the folder that the first argument names, from 1; 0: never.
 
   Returns:
     The child. It fails with the traceback on its stderr if the function does.
   """
   return launcher.start(
     __name__,
-    str(event_number),
+    str(change_number),
     function.__module__,
     function.__name__,
     *map(str, arguments),
@@ -49,16 +99,16 @@ def start(
 
 def run_killed_at(
   launcher: programs.Launcher,
-  event_number: int,
+  change_number: int,
   function: Callable[..., None],
   *arguments: object,
 ) -> bool:
-  """Runs a function in a child that is killed at an event; see `start`.
+  """Runs a function in a child that is killed at a change; see `start`.
 
   Returns:
     Whether it was killed; False if it came to its end before.
   """
-  program = start(launcher, function, *arguments, event_number=event_number)
+  program = start(launcher, function, *arguments, change_number=change_number)
   assert program.wait().returncode in (0, -signal.SIGKILL), _end_of(program)
   return program.returncode == -signal.SIGKILL
 
@@ -95,21 +145,8 @@ def _end_of(program: programs.Program) -> str:
   return f'the child ended with {program.returncode}: {program.stderr}'
 
 
-def _kill_at(event_number: int) -> None:
-  count = 0
-
-  def hook(event, unused_arguments):
-    nonlocal count
-    if event == 'open' or event.startswith(('os.', 'shutil.')):
-      count += 1
-      if count == event_number:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-  sys.addaudithook(hook)
-
-
 if __name__ == '__main__':
   function = getattr(importlib.import_module(sys.argv[2]), sys.argv[3])
   if int(sys.argv[1]):
-    _kill_at(int(sys.argv[1]))
+    sys.addaudithook(Killer(sys.argv[4], sys.argv[1]))
   function(*sys.argv[4:])

@@ -92,13 +92,12 @@ def _learn(x, y, center, options, seed):
     errors = x @ center - y
     return scale * x.T @ errors / len(y), errors**2
   w, squares = center.copy(), []
-  for epoch in range(options.epochs):
-    order = index_hash.shuffled(seed, epoch, len(y))
-    for begin in range(0, len(y), options.batch_size):
-      rows = order[begin : begin + options.batch_size]
-      errors = x[rows] @ w - y[rows]
-      squares.extend(errors**2)
-      w = w - options.learning_rate * scale * x[rows].T @ errors / len(rows)
+  for rows in index_hash.batches(
+    seed, options.epochs, len(y), options.batch_size
+  ):
+    errors = x[rows] @ w - y[rows]
+    squares.extend(errors**2)
+    w = w - options.learning_rate * scale * x[rows].T @ errors / len(rows)
   return w, squares
 
 

@@ -3,6 +3,8 @@
 Python's integers have no width, so nothing here can overflow by accident.
 """
 
+from collections.abc import Iterator
+
 _MASK = 0xFFFFFFFF
 
 
@@ -28,3 +30,13 @@ def random_bits(seed, *counters: int) -> int:
 def shuffled(seed, epoch: int, num_rows: int) -> list[int]:
   """Returns the order of `num_rows` rows in an epoch."""
   return sorted(range(num_rows), key=lambda row: random_bits(seed, epoch, row))
+
+
+def batches(
+  seed, num_epochs: int, num_rows: int, batch_size: int
+) -> Iterator[list[int]]:
+  """Yields the rows of each mini-batch; the last of an epoch may be short."""
+  for epoch in range(num_epochs):
+    order = shuffled(seed, epoch, num_rows)
+    for begin in range(0, num_rows, batch_size):
+      yield order[begin : begin + batch_size]

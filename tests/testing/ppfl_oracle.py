@@ -151,10 +151,9 @@ def _move_memberships(clients, drawn, theta, c, p, affinity, options, scale):
 
 def _train(x, y, theta, c, options, scale, seed):
   theta = theta.copy()
-  for epoch in range(options.epochs):
-    order = index_hash.shuffled(seed, epoch, len(y))
-    for begin in range(0, len(y), options.batch_size):
-      rows = order[begin : begin + options.batch_size]
-      slope = gradients(x[rows], y[rows], theta, c, options.loss_scale)[0]
-      theta = theta - options.learning_rate * scale * slope
+  for rows in index_hash.batches(
+    seed, options.epochs, len(y), options.batch_size
+  ):
+    slope = gradients(x[rows], y[rows], theta, c, options.loss_scale)[0]
+    theta = theta - options.learning_rate * scale * slope
   return theta

@@ -5,9 +5,10 @@ by client. All gradients are full, so that the only noise is the diversity of th
 clients.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
-from tests.testing import ppfl_bounds as bounds
 from tests.testing import ppfl_oracle, toys
 from tff_algos.algorithms.ppfl import affinity, membership_descent, ppfl
 from tff_algos.data import schema
@@ -40,13 +41,56 @@ SHARES = np.full(NUM_CLIENTS, 1 / NUM_CLIENTS)
 AFFINITY = np.ones((NUM_CLIENTS, NUM_CLIENTS))
 
 
+class Smoothness(NamedTuple):
+  """Lipschitz constants.
+
+  Attributes:
+    weights: L_1, of every grad_theta f_i.
+    memberships: L_2, of every p_i grad_c f_i plus the penalty's own part, from
+      the l_1 to the l_infinity norm: p_i max|hess_c f_i| + 2 lambda d_ii.
+  """
+
+  weights: float
+  memberships: float
+
+
+def random_block_step(smoothness, num_local_steps):
+  """Returns eta = min(1 / (32 E L_1), just below 2 / L_2), for any horizon."""
+  return min(
+    1 / (32 * num_local_steps * smoothness.weights),
+    0.95 * 2 / smoothness.memberships,
+  )
+
+
+def alternating_bound(gap, num_rounds, step):
+  """Theorem 2 as its proof has it, without noise: 4 gap / (eta T).
+
+  It bounds the mean over the rounds of |grad_theta F|^2 + sum_i |(c_i - c_i+) /
+  eta|_1^2, the squared stationarity.
+  """
+  return 4 * gap / (step * num_rounds)
+
+
+def random_block_bound(smoothness, gap, num_rounds, step):
+  """Theorem 1, without noise, for one step size and equally likely blocks.
+
+  Eq. 16 makes every iterate equally likely to be the output, so that this, too,
+  bounds the mean over the rounds.
+  """
+  least = min(
+    0.5 * (1 - 4 * step * smoothness.weights),
+    0.5 * (1 - step * smoothness.memberships / 2),
+  )
+  return 2 * gap / (num_rounds * step * least)
+
+
 def smoothness_of(theta):
   """L_1 and L_2, the latter at the largest theta of a run, `[T, K, P]`."""
   grams = [x.T @ x / NUM_EXAMPLES for x, _ in CLIENTS]
   largest = max(
     np.abs(one @ gram @ one.T).max() for one in theta for gram in grams
   )
-  return bounds.Smoothness(
+  return Smoothness(
     max(np.linalg.eigvalsh(gram)[-1] for gram in grams),
     largest / NUM_CLIENTS + 2 * LAPLACIAN_WEIGHT * NUM_CLIENTS,
   )
@@ -97,9 +141,7 @@ class Run:
     theta = state.model_weights['canonical']['kernel'][..., 0]
     # Nothing grows beyond the planted models.
     self.smoothness = smoothness_of([theta, 1.2 * THETA])
-    self.step = share * bounds.random_block_step(
-      self.smoothness, num_local_steps
-    )
+    self.step = share * random_block_step(self.smoothness, num_local_steps)
     if schedule == 'alternating' and num_local_steps == 1:
       self.step = share / (16 * self.smoothness.weights)
     self.algorithm = build(schedule, self.step, num_local_steps, interval)

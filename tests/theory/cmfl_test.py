@@ -1,10 +1,9 @@
 """Who a committee averages and elects: CMFL's arithmetic of attackers.
 
-Che, Li, Chen, He and Zheng (arXiv 2108.00365): the score of Eq. 7 and 8, the
-strategies of selection and election (section 4.2) and their limits when attackers
-are all ranked last, as a good committee has them, or all first, as one of
-attackers has them. `sizes`, `select`, `elect` and `mean_distances` of
-stages.committee against counting in NumPy.
+Che, Li, Chen, He and Zheng (arXiv 2108.00365): the strategies of selection and
+election (section 4.2) and their limits when attackers are all ranked last, as a
+good committee has them, or all first, as one of attackers has them. `sizes`,
+`select` and `elect` of `committee` against counting in NumPy.
 """
 
 import itertools
@@ -14,8 +13,6 @@ import pytest
 import tensorflow as tf
 
 from tff_algos.algorithms.cmfl import committee
-from tff_algos.core import seeds
-from tff_algos.stages.server import client_sampling
 
 _MOST_CLIENTS = 100
 _PLACES = np.arange(_MOST_CLIENTS)
@@ -89,30 +86,6 @@ def test_attackers_in_every_middle_window():
     assert abs(last - foremost).max() <= (n - size) % 2
 
 
-@pytest.mark.parametrize(
-  ('committee_rate', 'shares'),
-  [
-    (0.1, [0, 0, 0, 0, 0.5]),
-    (0.2, [0, 0, 0, 0.10, 0.5]),
-    (0.3, [0, 0, 0.03, 0.27, 0.5]),
-    (0.4, [0, 0.05, 0.20, 0.35, 0.5]),
-    (0.5, [0.1, 0.2, 0.3, 0.4, 0.5]),
-  ],
-)
-def test_share_of_attackers_on_the_next_committee(committee_rate, shares):
-  """omega = 10 to 50 %, 10 to 50 % attackers among 100 active clients."""
-  sizes = committee.sizes(
-    100,
-    committee.CommitteeConfig(active_rate=1.0, committee_rate=committee_rate),
-  )
-  n, size = sizes.training, sizes.committee
-  (window,) = _windows([n], [size])
-  for tenths, share in enumerate(shares, 1):
-    num_attackers = n * tenths // 10
-    found = window[n - num_attackers : n].sum(), window[:num_attackers].sum()
-    np.testing.assert_allclose(np.divide(found, size), share, atol=0.026)
-
-
 @pytest.mark.parametrize('base', committee.BASES)
 def test_attackers_are_averaged_beyond_a_cliff(base):
   """Strategy I with attackers ranked last averages m - (n - attackers) of them.
@@ -143,83 +116,3 @@ def test_attackers_are_averaged_beyond_a_cliff(base):
     else:
       beyond = alpha + epsilon > 10
     assert (averaged > 0) == beyond
-
-
-def _simplex(num_attackers, d, d_attackers, away):
-  """Returns 10 members, an honest client and an attacker, `[12, 13]`.
-
-  The honest are at the distance d of each other, attackers at `d_attackers`;
-  between the two it is D, D^2 = (d^2 + d_attackers^2) / 2 + away^2.
-  """
-  is_attacker = np.append(np.arange(10) < num_attackers, [False, True])
-  corners = np.diag(np.where(is_attacker, d_attackers, d) / np.sqrt(2))
-  return np.column_stack([corners, away * is_attacker])
-
-
-def _last_two(points):
-  """Returns the mean distances of the last two rows, `[cases, 2]`."""
-
-  def distances(case):
-    is_member = tf.constant([True] * 10 + [False] * 2)
-    return committee.mean_distances((case,), is_member, 'squared')[-2:]
-
-  return tf.function(lambda cases: tf.map_fn(distances, cases))(
-    tf.constant(np.array(points), tf.float64)
-  ).numpy()
-
-
-def test_score_breaks_where_attackers_on_the_committee_prevail():
-  """Honest clients are nearer iff (1 - 2q) D^2 > (1 - q) d^2 - q d_attackers^2.
-
-  q is the share of attackers on the committee. Attackers that agree (0) prevail
-  with fewer than half of it, those that are scattered need more.
-  """
-  cases = list(
-    itertools.product(range(11), (0.5, 1.0), (0.0, 0.7, 2.0), (0.1, 0.6, 1.5))
-  )
-  found = _last_two([_simplex(*case) for case in cases])
-  outcomes = set()
-  for (num, d, d_attackers, away), (honest, attacker) in zip(
-    cases, found, strict=True
-  ):
-    q, squared = num / 10, (d**2 + d_attackers**2) / 2 + away**2
-    margin = (1 - 2 * q) * squared - ((1 - q) * d**2 - q * d_attackers**2)
-    np.testing.assert_allclose(honest, (1 - q) * d**2 + q * squared)
-    np.testing.assert_allclose(
-      attacker, (1 - q) * squared + q * d_attackers**2, atol=1e-12
-    )
-    np.testing.assert_allclose(attacker - honest, margin, atol=1e-12)
-    outcomes.add((num < 5, bool(margin > 1e-12)))
-  # With fewer than half, and with more, both happen.
-  assert len(outcomes) == 4
-
-
-def test_opposite_signs_prevail_with_half_of_the_committee():
-  """Updates e_1 M + e_k d / sqrt(2), and those times -1: D^2 = 4 M^2 + d^2."""
-  mean, d = 0.4, 1.5
-  updates = np.column_stack([np.eye(12) * d / np.sqrt(2), np.full(12, mean)])
-  is_attacker = np.arange(12) < np.arange(11)[:, np.newaxis]
-  is_attacker[:, -2:] = False, True
-  signs = np.where(is_attacker, -1, 1)[:, :, np.newaxis]
-  honest, attacker = _last_two(signs * updates).T
-  shares = np.arange(11) / 10
-  np.testing.assert_allclose(
-    attacker - honest, (1 - 2 * shares) * 4 * mean**2, atol=1e-12
-  )
-
-
-def test_counts_of_uniform_draws():
-  """43 of 1,075 clients, 1,000 rounds: 40 times each, on the mean.
-
-  Counts are binomial, of variance 1000 * 0.04 * 0.96 = 38.4. The variance over
-  1,075 clients deviates by 38.4 * sqrt(2 / 1074) = 1.7; five deviations are
-  allowed, so other seeds fail once in two million times. Nobody is left out: 40
-  is 6.5 deviations from 0.
-  """
-  counts = np.zeros(1075)
-  for round_num in range(1000):
-    generator = seeds.numpy_generator(0, 'cohort', round_num)
-    counts[client_sampling.draw_uniform(np.arange(1075), 43, generator)] += 1
-  assert counts.mean() == 40
-  assert abs(counts.var() - 38.4) < 5 * 38.4 * np.sqrt(2 / 1074)
-  assert counts.min() > 0

@@ -8,7 +8,7 @@ sum_s u_ks F_s, and solves Eq. 4 by gradient descent in float32.
 import numpy as np
 import pytest
 
-from tests.testing import fixed_importance, toys
+from tests.testing import toys
 from tff_algos.algorithms.fed_soft import bounds, fed_soft, quadratic_risks
 from tff_algos.data import schema
 from tff_algos.numerics import optimizers
@@ -45,18 +45,23 @@ def _one_round(num_sources, closeness):
   importance = generator.dirichlet(np.ones(num_sources), len(counts))
   importance *= counts > 0
   importance /= importance.sum(axis=1, keepdims=True)
-  algorithm = _build(num_sources)
-  (only,) = fixed_importance.run(
+  algorithm = _build(importance)
+  source = toys.ToySource([_examples(blocks, row) for row in counts])
+  server_state, states = toys.initial_states(algorithm, source.population)
+  centers = (thetas + closeness * 0.5 * radius * offsets).astype(np.float32)
+  models = {'kernel': centers[..., np.newaxis]}
+  _, states, _ = toys.run_rounds(
     algorithm,
     debug_runtime.DebugRuntime(algorithm, len(counts)),
-    toys.ToySource([_examples(blocks, row) for row in counts]),
-    importance,
-    (thetas + closeness * 0.5 * radius * offsets)[..., None],
+    source,
     1,
+    start=(server_state._replace(cluster_models=models), states),
   )
   return risks, bounds.LocalSolves(
-    local_models=only.local[..., 0],
-    centers=only.before[..., 0],
+    local_models=np.stack(
+      [state.personalized_weights['kernel'][:, 0] for state in states]
+    ).astype(np.float64),
+    centers=centers.astype(np.float64),
     mixture=counts / 10,
     importance=importance,
     proximal_weight=_WEIGHT,
@@ -73,11 +78,13 @@ def _examples(blocks, counts):
   return schema.Examples(x, y, np.repeat(rows, 4).astype(np.int32))
 
 
-def _build(num_clusters):
+def _build(importance):
   return fed_soft.build_fed_soft(
     toys.linear(4),
     fed_soft.FedSoftConfig(
-      num_clusters=num_clusters,
+      num_clusters=importance.shape[1],
+      selection='weighted_full',
+      fixed_importance=tuple(map(tuple, importance.tolist())),
       proximal_weight=_WEIGHT,
       loss_scale=0.5,
       local_training=local_training.LocalTrainingConfig(

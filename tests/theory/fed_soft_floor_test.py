@@ -5,12 +5,13 @@ toy F_s(w) = 1/2 |w - theta_s|^2 with pure clients, whose importance is wrong by
 a share p.
 """
 
+import dataclasses
 import functools
 
 import numpy as np
 import pytest
 
-from tests.testing import fixed_importance, points
+from tests.testing import points, toys
 from tff_algos.algorithms.fed_soft import fed_soft
 from tff_algos.runtimes.vectorized import vectorized_runtime
 
@@ -22,38 +23,49 @@ _SHIFT = 40.0
 @pytest.fixture(scope='module', name='gaps')
 def _gaps():
   """(p, Delta) -> `[22]`, F_0(c_0) - F_0^* after each round."""
+  traced = _build(0.0)
+  with vectorized_runtime.VectorizedRuntime(traced, 2) as runtime:
+    yield functools.cache(functools.partial(_run, traced.phases, runtime))
+
+
+def _build(misassigned):
+  """Returns FedSoft whose clients give away a share p of their importance."""
   config = fed_soft.FedSoftConfig(
+    selection='weighted_full',
+    fixed_importance=(
+      (1 - misassigned, misassigned),
+      (misassigned, 1 - misassigned),
+    ),
     proximal_weight=_WEIGHT,
     loss_scale=0.5,
     local_training=points.exact_solver(_WEIGHT, batch_size=8),
   )
-  algorithm = fed_soft.build_fed_soft(points.model(2), config)
-  with vectorized_runtime.VectorizedRuntime(algorithm, 2) as runtime:
-    yield functools.cache(functools.partial(_run, algorithm, runtime))
+  return fed_soft.build_fed_soft(points.model(2), config)
 
 
-def _run(algorithm, runtime, misassigned, spread=1.0):
+def _run(phases, runtime, misassigned, spread=1.0):
   """Runs 22 rounds from centres that are far off.
 
   Args:
-    algorithm: FedSoft.
-    runtime: Of it.
-    misassigned: p, share of its importance that a client gives away.
+    phases: Those that the runtime has traced.
+    runtime: Of any share p, on which the plan alone depends.
+    misassigned: p.
     spread: Delta, distance of the two sources.
   """
   thetas = spread * _THETAS
   source = points.mixtures(thetas, np.array([[3, 0], [0, 3]]))
-  rounds = fixed_importance.run(
-    algorithm,
-    runtime,
-    source,
-    np.array([[1 - misassigned, misassigned], [misassigned, 1 - misassigned]]),
-    # Off the line between the sources: what pulls there is the floor's part.
-    thetas + [0, _SHIFT],
-    22,
-  )
-  centers = np.array([one.after[0] for one in rounds])
-  return np.sum((centers - thetas[0]) ** 2, axis=1) / 2
+  algorithm = dataclasses.replace(_build(misassigned), phases=phases)
+  server_state, states = toys.initial_states(algorithm, source.population)
+  # Off the line between the sources: what pulls there is the floor's part.
+  models = {'point': (thetas + [0, _SHIFT]).astype(np.float32)}
+  start = server_state._replace(cluster_models=models), states
+  centers = []
+  for round_num in range(1, 23):
+    *start, _ = toys.run_rounds(
+      algorithm, runtime, source, 1, start=start, first_round=round_num
+    )
+    centers.append(start[0].cluster_models['point'][0].astype(np.float64))
+  return np.sum((np.array(centers) - thetas[0]) ** 2, axis=1) / 2
 
 
 def _floor(misassigned, spread=1.0):

@@ -210,7 +210,6 @@ def _joint_minimum():
   return solution[:num_clients], solution[num_clients:]
 
 
-@pytest.mark.verify
 def test_fixed_importance_and_exact_solutions_are_block_descent():
   """Theorem 5: H falls in every half-step, linearly to the joint minimum.
 

@@ -8,14 +8,13 @@ flip it; `_MARGIN` makes sure of that, and `_SEED` was chosen so that it holds.
 """
 
 import dataclasses
+import itertools
 
-import hypothesis
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 
 from tests.testing import fed_soft_oracle, toys
-from tff_algos.algorithms.fed_soft import client_selection, fed_soft
+from tff_algos.algorithms.fed_soft import fed_soft
 from tff_algos.numerics import optimizers, statistics
 from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
@@ -103,7 +102,7 @@ def _compare(algorithm, runtime, expected):
     assert all(output.num_invalid == 0 for output in outputs)
 
 
-# What the graphs of a phase depend on; between them, every start, optimizer,
+# Options that the phases depend on; between them, every start, optimizer,
 # loss scale, proximal weight, number of clusters and short or whole batches.
 _SOLVERS = {
   'own, sgd': fed_soft_oracle.Options(
@@ -141,7 +140,7 @@ _SOLVERS = {
     learning_rate=0.1,
   ),
 }
-# What the plan alone depends on.
+# Options that the plan alone depends on.
 _PLANS = {
   'without replacement': {'selection': 'without_replacement', 'K': 3},
   'without replacement, tau=3': {'tau': 3, 'K': 2},
@@ -153,55 +152,29 @@ _PLANS = {
 }
 
 
-@pytest.fixture(scope='module', params=_SOLVERS, name='solver')
-def _solver(request):
-  """Returns options, their algorithm, and a runtime with its traced graphs."""
-  options = _SOLVERS[request.param]
+# Every plan once, with a solver; every solver once among the last four.
+_CASES = tuple(zip(_PLANS, itertools.cycle(_SOLVERS), strict=False))
+
+
+@pytest.mark.parametrize(
+  ('runtime_name', 'plan', 'solver'),
+  [
+    *(('debug', *case) for case in _CASES),
+    *(
+      pytest.param('graphs', *case, marks=pytest.mark.verify)
+      for case in _CASES[-len(_SOLVERS) :]
+    ),
+  ],
+)
+def test_runtimes_follow_the_oracle(runtime_name, plan, solver):
+  options = dataclasses.replace(_SOLVERS[solver], **_PLANS[plan])
   algorithm = _build(options)
-  with toys.graph_runtime(algorithm, len(_SIZES)) as runtime:
-    yield options, algorithm, runtime
-
-
-@pytest.mark.verify
-@pytest.mark.parametrize('plan', _PLANS)
-def test_graphs_follow_the_oracle(solver, plan):
-  options, traced, runtime = solver
-  options = dataclasses.replace(options, **_PLANS[plan])
-  # The plan of these options with the phases that the runtime has traced: the
-  # options of `_PLANS` touch the plan alone.
-  algorithm = dataclasses.replace(_build(options), phases=traced.phases)
   expected = _expected(algorithm, options)
   assert min(one.margin for one in expected) > _MARGIN
-  _compare(algorithm, runtime, expected)
-
-
-@st.composite
-def _any_options(draw):
-  selection = draw(st.sampled_from(client_selection.SELECTIONS))
-  smoothers = [1e-4, 0.3] + [0.0] * (selection != 'without_replacement')
-  optimizer = draw(st.sampled_from(['sgd', 'adam']))
-  return fed_soft_oracle.Options(
-    num_clusters=draw(st.integers(1, 3)),
-    K=draw(st.integers(1, _NUM_AVAILABLE)),
-    tau=draw(st.integers(1, 3)),
-    sigma=draw(st.sampled_from(smoothers)),
-    lam=draw(st.sampled_from([0.0, 0.1, 2.0])),
-    selection=selection,
-    start=draw(st.sampled_from(fed_soft.STARTS)),
-    loss_scale=draw(st.sampled_from([0.5, 1.0])),
-    epochs=draw(st.integers(1, 2)),
-    batch_size=draw(st.integers(3, 13)),
-    optimizer=optimizer,
-    learning_rate=draw(st.sampled_from([0.01, 0.03])),
-    momentum=draw(st.sampled_from([0.0, 0.5])) if optimizer == 'sgd' else 0.0,
+  runtime = (
+    toys.graph_runtime(algorithm, len(_SIZES))
+    if runtime_name == 'graphs'
+    else debug_runtime.DebugRuntime(algorithm, len(_SIZES))
   )
-
-
-@hypothesis.settings(max_examples=8)
-@hypothesis.given(_any_options())
-def test_debug_runtime_follows_the_oracle_for_any_options(options):
-  algorithm = _build(options)
-  expected = _expected(algorithm, options)
-  hypothesis.assume(min(one.margin for one in expected) > _MARGIN)
-  runtime = debug_runtime.DebugRuntime(algorithm, len(_SIZES))
-  _compare(algorithm, runtime, expected)
+  with runtime:
+    _compare(algorithm, runtime, expected)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import fixed_importance, points, toys
+from tests.testing import points, toys
 from tff_algos.algorithms.fed_soft import fed_soft
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.numerics import proximal
@@ -140,71 +140,6 @@ def test_separation_of_the_linear_partition_of_a_hundred_clients():
   centers = server_state.cluster_models['point']
   ratio = (centers[0] - centers[1]) / (thetas[0] - thetas[1])
   np.testing.assert_allclose(ratio, 0.2, atol=1e-4)
-
-
-def _joint_risk(local, centers, sources, importance, weight):
-  """H = sum_k f_k(w_k) + lambda/2 sum_ks u_ks |w_k - c_s|^2."""
-  gaps = local[:, np.newaxis] - centers
-  pulls = weight * np.sum(importance * np.sum(gaps**2, axis=-1))
-  return (np.sum((local - sources) ** 2) + pulls) / 2
-
-
-@pytest.fixture(scope='module', name='joint')
-def _joint():
-  """Theorem 5: rounds with fixed importance, and (points, importance, lambda).
-
-  Eight clients, three clusters, mixtures of a Dirichlet law, equal sizes.
-  """
-  generator, weight = np.random.default_rng(4), 0.8
-  importance = generator.dirichlet(np.ones(3), 8).astype(np.float32)
-  sources = generator.normal(size=(8, 2))
-  algorithm = _build(weight, num_clusters=3)
-  with toys.graph_runtime(algorithm, 8) as runtime:
-    rounds = fixed_importance.run(
-      algorithm,
-      runtime,
-      points.clients([point[np.newaxis] for point in sources]),
-      importance,
-      generator.normal(size=(3, 2)),
-      45,
-    )
-  return rounds, (sources, importance.astype(np.float64), weight)
-
-
-@pytest.mark.verify
-def test_joint_risk_never_increases_at_a_half_step(joint):
-  """Theorem 5: solving for w, then for c, is descent on H, to 1e-12.
-
-  Rounding to float32 moves a half-step off its minimum, where H has no slope.
-  """
-  rounds, (sources, importance, weight) = joint
-  risks = []
-  for one in rounds:
-    for centers in (one.before, one.after):
-      risks.append(_joint_risk(one.local, centers, sources, importance, weight))
-    # Eq. 48: the gradient in c_s vanishes at the weighted mean (49).
-    means = importance.sum(axis=0)[:, None] * one.after
-    np.testing.assert_allclose(importance.T @ one.local, means, atol=1e-5)
-  assert np.diff(risks).max() < 1e-12
-  assert risks[-1] < 0.8 * risks[0]
-
-
-def test_fixed_importance_converges_linearly_to_the_joint_solution(joint):
-  """Theorem 5: the limit solves a linear system; the log-error is a line."""
-  rounds, (sources, importance, weight) = joint
-  mixing = (importance / importance.sum(axis=0)).T
-  matrix = (1 + weight) * np.eye(3) - weight * mixing @ importance
-  limit = np.linalg.solve(matrix, mixing @ sources)
-  centers = np.array([one.after for one in rounds])
-  distances = np.linalg.norm(centers - limit, axis=(1, 2))
-  np.testing.assert_allclose(centers[-1], limit, atol=2e-5)
-  local_limit = (sources + weight * importance @ limit) / (1 + weight)
-  np.testing.assert_allclose(rounds[-1].local, local_limit, atol=2e-5)
-  eigenvalues = np.linalg.eigvals(mixing @ importance)
-  rate = weight / (1 + weight) * np.abs(eigenvalues).max()
-  # From where the slower modes are gone to where float32 ends.
-  ratios = distances[6:14] / distances[5:13]
-  np.testing.assert_allclose(ratios, rate, rtol=1e-2)
 
 
 @pytest.fixture(name='mixed')

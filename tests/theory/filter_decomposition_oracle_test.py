@@ -46,20 +46,17 @@ def _train(weights, k, round_num, phase):
   client_id = _POPULATION.client_ids[k]
   seed = seeds.derive_seed(0, phase, round_num, client_id)
   velocities = [np.zeros_like(leaf) for leaf in weights]
-  for epoch in range(_EPOCHS):
-    order = index_hash.shuffled(seed, epoch, len(examples.y))
-    for begin in range(0, len(order), _BATCH):
-      rows = order[begin : begin + _BATCH]
-      x = examples.x[rows].astype(np.float64)
-      gradients = _gradients(weights, x, examples.y[rows])
-      velocities = [
-        _MOMENTUM * velocity + gradient
-        for velocity, gradient in zip(velocities, gradients, strict=True)
-      ]
-      weights = [
-        leaf - _RATE * velocity
-        for leaf, velocity in zip(weights, velocities, strict=True)
-      ]
+  for rows in index_hash.batches(seed, _EPOCHS, len(examples.y), _BATCH):
+    x = examples.x[rows].astype(np.float64)
+    gradients = _gradients(weights, x, examples.y[rows])
+    velocities = [
+      _MOMENTUM * velocity + gradient
+      for velocity, gradient in zip(velocities, gradients, strict=True)
+    ]
+    weights = [
+      leaf - _RATE * velocity
+      for leaf, velocity in zip(weights, velocities, strict=True)
+    ]
   return weights
 
 

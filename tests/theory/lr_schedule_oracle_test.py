@@ -41,13 +41,10 @@ _SECTION = {
 
 def _train(x, y, weights, rate, seed):
   velocity = np.zeros_like(weights)
-  for epoch in range(2):
-    order = index_hash.shuffled(seed, epoch, len(y))
-    for begin in range(0, len(y), _BATCH):
-      rows = order[begin : begin + _BATCH]
-      slope = x[rows].T @ (x[rows] @ weights - y[rows]) / len(rows)
-      velocity = _MOMENTUM * velocity + rate * (slope + _DECAY * weights)
-      weights = weights - velocity
+  for rows in index_hash.batches(seed, 2, len(y), _BATCH):
+    slope = x[rows].T @ (x[rows] @ weights - y[rows]) / len(rows)
+    velocity = _MOMENTUM * velocity + rate * (slope + _DECAY * weights)
+    weights = weights - velocity
   return weights
 
 

@@ -1,5 +1,5 @@
-"""Lemma 1, Eqs. 11, 21, 22 and 24, and Theorem 1 of pFedKM (Tang, Guo and Guo
-2021), held by the library's rounds and its matrices of partitions.
+"""Eqs. 11, 21, 22 and 24, and Theorem 1 of pFedKM (Tang, Guo and Guo 2021), held
+by the library's rounds.
 
 The toy f_i(theta) = a/2 |theta - c_i|^2; h = a lambda / (a + lambda) is the
 curvature of its envelopes and L_F at once. A constant error e of every solve
@@ -8,11 +8,9 @@ acts as if c_i were c_i + e (a + lambda) / a.
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests.testing import pfedkm_rounds, points, toys
 from tff_algos.algorithms.pfedkm import bounds, pfedkm, regrouping
-from tff_algos.numerics import partitions
 from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import moreau_envelope
 
@@ -75,44 +73,6 @@ def test_a_round_is_the_papers_update_in_matrices():
   np.testing.assert_allclose(
     state.cluster_models['point'].T, models.T @ kept - moved, atol=1e-5
   )
-
-
-def test_averaging_never_lengthens():
-  """Lemma 1 has K |X|^2 on the right; |X|^2 suffices."""
-  generator = np.random.default_rng(0)
-  for num_clusters in (1, 3, 6):
-    vectors = generator.normal(size=(4, 12))
-    assignment = generator.permutation(np.arange(12) % num_clusters)
-    averaging = partitions.averaging_matrix(
-      tf.constant(assignment), tf.ones([12], tf.float64), num_clusters
-    ).numpy()
-    np.testing.assert_allclose(averaging, _averaging(assignment, num_clusters))
-    assert np.sum((vectors @ averaging) ** 2) <= np.sum(vectors**2)
-
-
-def test_a_transition_of_equal_sizes_never_lengthens_and_another_may():
-  """Lemma 1's second half needs rows that sum to 1, and sizes 9 and 1 that
-  become 5 and 5 do not give them: |Y Q|^2 = 1.64 |Y|^2 for Y = (y, 0).
-  """
-  generator = np.random.default_rng(1)
-
-  def transition(before, after):
-    return partitions.transition_matrix(
-      *(tf.constant(labels, tf.int32) for labels in (before, after)),
-      tf.ones([len(before)], tf.float64),
-      max(before) + 1,
-    ).numpy()
-
-  for _ in range(5):
-    before, after = (
-      generator.permutation(pfedkm_rounds.GROUPS) for _ in range(2)
-    )
-    matrix, vectors = transition(before, after), generator.normal(size=(4, 3))
-    np.testing.assert_allclose(matrix.sum(axis=1), 1)
-    assert np.sum((vectors @ matrix) ** 2) <= np.sum(vectors**2)
-  matrix = transition([0] * 9 + [1], [0] * 5 + [1] * 5)
-  np.testing.assert_allclose(matrix, [[1, 0.8], [0, 0.2]])
-  np.testing.assert_allclose(np.sum((np.array([1, 0]) @ matrix) ** 2), 1.64)
 
 
 @pytest.fixture(scope='module', name='server')

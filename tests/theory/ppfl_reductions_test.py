@@ -181,13 +181,10 @@ def test_one_hot_memberships_are_clustered_learning():
 def _momentum(x, y, w, seed):
   """Two epochs of batches of four with a heavy ball, rate 0.05, momentum 0.5."""
   w, velocity = w.astype(np.float64), np.zeros(3)
-  for epoch in range(2):
-    order = ppfl_oracle.index_hash.shuffled(seed, epoch, len(y))
-    for begin in range(0, len(y), 4):
-      rows = order[begin : begin + 4]
-      slope = x[rows].T @ (x[rows] @ w - y[rows]) / len(rows)
-      velocity = 0.5 * velocity + 0.05 * slope
-      w = w - velocity
+  for rows in ppfl_oracle.index_hash.batches(seed, 2, len(y), 4):
+    slope = x[rows].T @ (x[rows] @ w - y[rows]) / len(rows)
+    velocity = 0.5 * velocity + 0.05 * slope
+    w = w - velocity
   return w
 
 

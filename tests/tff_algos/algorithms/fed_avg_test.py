@@ -71,14 +71,11 @@ def test_rounds_agree_with_numpy(proximal_weight):
       client_id = _SOURCE.population.client_ids[k]
       seed = seeds.derive_seed(0, 'train', round_num, client_id)
       local = w
-      for epoch in range(2):
-        order = index_hash.shuffled(seed, epoch, len(y))
-        for begin in range(0, len(y), batch_size):
-          rows = order[begin : begin + batch_size]
-          residual = x[rows] @ local - y[rows]
-          losses.extend(residual**2)
-          slope = x[rows].T @ residual / len(rows)
-          local = local - rate * (slope + proximal_weight * (local - w))
+      for rows in index_hash.batches(seed, 2, len(y), batch_size):
+        residual = x[rows] @ local - y[rows]
+        losses.extend(residual**2)
+        slope = x[rows].T @ residual / len(rows)
+        local = local - rate * (slope + proximal_weight * (local - w))
       updates.append(w - local)
       weights.append(len(y))
     w = w - server_rate * np.average(updates, axis=0, weights=weights)

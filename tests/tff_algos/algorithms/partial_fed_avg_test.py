@@ -73,16 +73,15 @@ def _descend(k, w, b, seed, config, moves):
   """SGD on one client; `moves` are the weights that step."""
   x, y = _data(k)
   losses = []
-  for epoch in range(config.num_local_epochs):
-    order = index_hash.shuffled(seed, epoch, len(y))
-    for begin in range(0, len(y), config.batch_size):
-      rows = order[begin : begin + config.batch_size]
-      residual = x[rows] @ w + b - y[rows]
-      losses.extend(residual**2)
-      rate = config.optimizer.learning_rate
-      step = x[rows].T @ residual / len(rows), residual.mean()
-      w = w - rate * step[0] * ('w' in moves)
-      b = b - rate * step[1] * ('b' in moves)
+  for rows in index_hash.batches(
+    seed, config.num_local_epochs, len(y), config.batch_size
+  ):
+    residual = x[rows] @ w + b - y[rows]
+    losses.extend(residual**2)
+    rate = config.optimizer.learning_rate
+    step = x[rows].T @ residual / len(rows), residual.mean()
+    w = w - rate * step[0] * ('w' in moves)
+    b = b - rate * step[1] * ('b' in moves)
   return w, b, losses
 
 

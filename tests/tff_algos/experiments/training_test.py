@@ -2,7 +2,6 @@
 
 import csv
 import functools
-import pathlib
 import shutil
 import types
 
@@ -12,6 +11,7 @@ import tensorflow as tf
 
 from configs.fed_avg import private
 from configs.fed_soft import synthetic
+from tests.testing import regressions
 from tff_algos.core import errors, sealed_json
 from tff_algos.experiments import (
   datasets,
@@ -24,50 +24,32 @@ from tff_algos.privacy import accounting
 from tff_algos.training import restarts
 
 
-def _config(**training):
-  config = synthetic.get_config('smoke')
-  config.runtime.name = 'debug'
-  config.algorithm.local_training.num_local_epochs = 1
-  config.training.update(training)
-  return experiment.parse(config)
-
-
-def _num_rows(folder: pathlib.Path) -> int:
-  try:
-    return (folder / 'metrics.csv').read_text().count('\n')
-  except FileNotFoundError:
-    return 0
-
-
 @pytest.fixture(scope='module')
-def dataset(tmp_path_factory):
-  folder = tmp_path_factory.mktemp('synthetic')
-  config = experiment.parse(synthetic.get_config('smoke'))
-  datasets.build(config.dataset, folder)
-  return folder / 'dataset'
+def dataset(trained_regressions):
+  return trained_regressions.folder / 'dataset'
 
 
 def test_more_rounds_go_on_and_fewer_are_refused(
   dataset, tmp_path, caplog, capfd
 ):
   shutil.copytree(dataset, tmp_path / 'dataset')
-  assert training.train(_config(num_rounds=1), tmp_path) == 1
+  assert training.train(regressions.config(num_rounds=1), tmp_path) == 1
   progress = capfd.readouterr().err
   assert 'personalized validation mse=' in progress
   assert 'training loss=' in progress
   with caplog.at_level('INFO', logger='absl'):
-    assert training.train(_config(num_rounds=1), tmp_path) == 1
+    assert training.train(regressions.config(num_rounds=1), tmp_path) == 1
   assert f'{tmp_path} is at round 1, the last: nothing' in caplog.text
-  assert _num_rows(tmp_path) == 1 + 2
-  assert training.train(_config(num_rounds=2), tmp_path) == 2
-  assert _num_rows(tmp_path) == 1 + 3
+  assert regressions.num_rows(tmp_path) == 1 + 2
+  assert training.train(regressions.config(num_rounds=2), tmp_path) == 2
+  assert regressions.num_rows(tmp_path) == 1 + 3
   before = (tmp_path / 'config.json').read_bytes()
   with pytest.raises(
     errors.ConfigError,
     match=r'num_rounds is 1, but .* trained for 2 rounds.*num_rounds=2 or more',
   ):
-    training.train(_config(num_rounds=1), tmp_path)
-  assert _num_rows(tmp_path) == 1 + 3
+    training.train(regressions.config(num_rounds=1), tmp_path)
+  assert regressions.num_rows(tmp_path) == 1 + 3
   assert (tmp_path / 'config.json').read_bytes() == before
 
 
@@ -84,7 +66,7 @@ def test_validation_is_shown_if_there_are_examples(num_examples, is_shown):
 
 def test_other_config_in_a_used_workdir_is_refused(dataset, tmp_path):
   shutil.copytree(dataset, tmp_path / 'dataset')
-  training.train(_config(num_rounds=1), tmp_path)
+  training.train(regressions.config(num_rounds=1), tmp_path)
   files = [tmp_path / name for name in ('metrics.csv', 'config.json')]
   before = [path.read_bytes() for path in files]
   config = synthetic.get_config('smoke')
@@ -102,7 +84,7 @@ def test_half_written_checkpoint_is_removed(dataset, tmp_path):
   half = tmp_path / 'checkpoints' / '.writing_000001'
   half.mkdir(parents=True)
   (half / 'server_state.npz').write_bytes(b'half')
-  training.train(_config(num_rounds=1), tmp_path)
+  training.train(regressions.config(num_rounds=1), tmp_path)
   assert not half.exists()
 
 
@@ -111,7 +93,7 @@ def test_analyses_repeat_the_restart_that_was_trained(
 ):
   shutil.copytree(dataset, tmp_path / 'dataset')
   monkeypatch.setattr(restarts, 'choose', lambda *_: (7, {}))
-  config = _config(
+  config = regressions.config(
     num_rounds=1,
     dropout_rate=0.3,
     restarts={'num_restarts': 2, 'num_rounds': 1},
@@ -149,13 +131,15 @@ def _train_private(folder, rounds, parent='', **options):
 )
 def test_a_run_keeps_the_rule_of_its_best_round(dataset, tmp_path, changed):
   shutil.copytree(dataset, tmp_path / 'dataset')
-  training.train(_config(num_rounds=1), tmp_path)
+  training.train(regressions.config(num_rounds=1), tmp_path)
   before = (tmp_path / 'config.json').read_bytes()
   with pytest.raises(
     errors.ConfigError,
     match=r'1 rounds with the smallest participating/validation/personalized/m',
   ):
-    training.train(_config(num_rounds=2, selection=changed), tmp_path)
+    training.train(
+      regressions.config(num_rounds=2, selection=changed), tmp_path
+    )
   assert (tmp_path / 'config.json').read_bytes() == before
   # The same rule by its name, and another patience.
   same = {
@@ -163,16 +147,19 @@ def test_a_run_keeps_the_rule_of_its_best_round(dataset, tmp_path, changed):
     'mode': 'min',
     'patience': 3,
   }
-  assert training.train(_config(num_rounds=2, selection=same), tmp_path) == 2
+  assert (
+    training.train(regressions.config(num_rounds=2, selection=same), tmp_path)
+    == 2
+  )
 
 
 def test_a_run_keeps_its_dropout_rate(dataset, tmp_path):
   shutil.copytree(dataset, tmp_path / 'dataset')
-  training.train(_config(num_rounds=1, dropout_rate=0.3), tmp_path)
+  training.train(regressions.config(num_rounds=1, dropout_rate=0.3), tmp_path)
   with pytest.raises(
     errors.CheckpointError, match=r'dropout_rate: 0\.3 there, absent now'
   ):
-    training.train(_config(num_rounds=2), tmp_path)
+    training.train(regressions.config(num_rounds=2), tmp_path)
 
 
 def test_private_training_ends_with_its_budget_and_counts_on(tmp_path, caplog):

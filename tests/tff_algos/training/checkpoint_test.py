@@ -316,7 +316,7 @@ def test_other_identity_is_refused_with_the_keys_that_differ(tmp_path):
 
 @pytest.mark.verify
 def test_killed_at_any_moment_leaves_a_whole_checkpoint(launcher, tmp_path):
-  """`kill -9` before every single step of a save on the file system."""
+  """`kill -9` before every single change of a save on the file system."""
   saved_run.Run(tmp_path).train(4)
 
   num_kills = 0
@@ -332,7 +332,7 @@ def test_killed_at_any_moment_leaves_a_whole_checkpoint(launcher, tmp_path):
       ]
       shutil.rmtree(tmp_path)
       saved_run.Run(tmp_path).train(4)
-  assert num_kills > 20
+  assert num_kills > 10
   assert saved_run.check_latest(tmp_path) == 5
   assert not [name for name in saved_run.files(tmp_path) if '.writing' in name]
 

@@ -82,18 +82,6 @@ def test_more_slots_than_clients_need_replacement():
 _SKEWED = np.array([0.4, 0.3, 0.15, 0.1, 0.05])
 
 
-def test_inclusion_grows_with_the_probability_but_less_than_it():
-  """Neighbouring inclusions differ by over 5 standard errors."""
-  slots = client_selection.draw_per_cluster(
-    np.tile(_SKEWED, (20_000, 1)), 3, False, _generator()
-  )
-  inclusion = slots.mean(axis=1)
-  assert (np.diff(inclusion) < -5 * np.sqrt(0.5 / 20_000)).all()
-  np.testing.assert_allclose(inclusion.sum(), 3)
-  assert inclusion[0] / 3 < _SKEWED[0]
-  assert inclusion[-1] / 3 > _SKEWED[-1]
-
-
 def test_successive_sampling_has_the_law_of_the_textbook():
   """P(pair) = p_i p_j (1/(1-p_i) + 1/(1-p_j)), 5 standard errors each."""
   num_draws = 20_000

@@ -59,14 +59,13 @@ def _train(data, config, start=_START, objective=None, seed=_SEED):
 def _numpy_sgd(x, y, config, start=_START, seed=_SEED):
   """Half the squared error by plain steps; returns weights and losses met."""
   w, losses = start.astype(np.float64), []
-  for epoch in range(config.num_local_epochs):
-    order = index_hash.shuffled(seed, epoch, len(y))
-    for begin in range(0, len(y), config.batch_size):
-      rows = order[begin : begin + config.batch_size]
-      residual = x[rows] @ w - y[rows]
-      losses.extend(residual**2)
-      gradient = x[rows].T @ residual / len(rows)
-      w = w - config.optimizer.learning_rate * gradient
+  for rows in index_hash.batches(
+    seed, config.num_local_epochs, len(y), config.batch_size
+  ):
+    residual = x[rows] @ w - y[rows]
+    losses.extend(residual**2)
+    gradient = x[rows].T @ residual / len(rows)
+    w = w - config.optimizer.learning_rate * gradient
   return w, losses
 
 
