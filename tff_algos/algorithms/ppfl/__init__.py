@@ -9,5 +9,4 @@ In reading order:
   membership_exchange  what is sent per client and phase, and its cost; the
                        server's mirror steps (Algorithm 1)
   stationarity         measurement of the objective and its stationarity
-  bounds               step sizes and bounds of the theorems (host)
 """
