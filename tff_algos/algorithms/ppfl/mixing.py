@@ -8,14 +8,11 @@ theta_k, in `num_canonical` sets. A client with membership c computes
   outputs         sum_k c_k r(theta_com, theta_k; x)     (PPFL1)
   parameters      r(theta_com, sum_k c_k theta_k; x)     (PPFL2)
   probabilities   sum_k c_k softmax(r(theta_com, theta_k; x))    (Eq. 11)
-  per_layer       the outputs of each canonical layer mixed by the same c, and
-                  passed to the next layer
 
 Where r is affine in the canonical weights (one last dense layer, a regression)
-`outputs` and `parameters` are the same function. `per_layer` and `parameters`
-are always the same, as every layer of `models` is linear in its own weights.
-Where two modes are the same, `parameters` is computed: one model instead of
-`num_canonical`.
+`outputs` and `parameters` are the same function, and one model of mixed weights
+is computed instead of `num_canonical`. For dense and plain convolution layers,
+`parameters` also is the mixture of each layer's outputs.
 """
 
 import dataclasses
@@ -32,7 +29,7 @@ from tff_algos.numerics import trees
 from tff_algos.stages.client import weight_groups
 from tff_algos.stages.clusters import initialization, mixtures
 
-MIXINGS = ('outputs', 'parameters', 'probabilities', 'per_layer')
+MIXINGS = ('outputs', 'parameters', 'probabilities')
 _NUM_TRIED = 4
 
 
@@ -223,7 +220,7 @@ def build(
     names,
     mixing,
     is_affine,
-    mixing in ('parameters', 'per_layer') or (mixes_outputs and is_affine),
+    mixing == 'parameters' or (mixes_outputs and is_affine),
   )
 
 
