@@ -55,7 +55,7 @@ def _as_train(algorithm):
   )
 
 
-@pytest.mark.parametrize('mode', ['outputs', 'parameters', 'per_layer'])
+@pytest.mark.parametrize('mode', ['outputs', 'parameters'])
 def test_one_canonical_model_is_fed_avg(mode):
   """Drawn cohorts, several epochs, short batches: all is equal but rounding."""
   algorithm = _as_train(

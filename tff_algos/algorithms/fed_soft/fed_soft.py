@@ -214,7 +214,8 @@ def build_fed_soft(
 
   Raises:
     ConfigError: If cluster models start equal and `selection` is
-      `'weighted_full'` without `fixed_importance`, so that they stay equal.
+      `'weighted_full'` without `fixed_importance`, so that they stay equal;
+      from the plan of round 1, if K is the number of clients with examples.
       From the initial server state, if `fixed_importance` does not fit the
       population.
   """
@@ -342,6 +343,11 @@ def _build_plan(model, config):
       client_sampling.check_cohort_size(
         'cohort_size_per_cluster', per_cluster, population
       )
+      everyone = np.count_nonzero(population.num_examples)
+      if round_num == 1 and per_cluster == everyone:
+        initialization.check_differ(
+          model, config.num_clusters, 'lower cohort_size_per_cluster'
+        )
     available = population.clients_with_examples
     estimates = not (
       config.fixed_importance or (round_num - 1) % config.estimation_interval

@@ -41,7 +41,7 @@ from tff_algos.core import algorithm, carrying, checks, errors
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import partitions, trees
 from tff_algos.rounds import aggregation
-from tff_algos.stages.client import moreau_envelope, objectives
+from tff_algos.stages.client import moreau_envelope, objectives, weight_groups
 from tff_algos.stages.server import client_sampling
 from tff_algos.stages.server import robust_aggregation as robust
 
@@ -141,7 +141,6 @@ def build_pfedkm(
   Raises:
     ConfigError: If the model has no weights of a name to cluster on.
   """
-  regrouping.check_weight_names(config.k_means, model)
   num_clusters = config.num_clusters
 
   def init_server_state(seed, num_clients):
@@ -213,7 +212,7 @@ def _build_training(model, config):
 
   models = ['local_weights'] + ['personalized_weights'] * uploads_both
   aggregators = dict.fromkeys([*models, 'client_weight'], aggregation.Collect())
-  server_update = _build_regrouping(config)
+  server_update = _build_regrouping(model, config)
   if config.num_clusters == 1 and config.aggregation.is_plain:
     # With one cluster there is no clustering: the mean of uploads is enough.
     aggregators = {'local_weights': aggregation.WeightedMean('client_weight')}
@@ -229,9 +228,15 @@ def _build_training(model, config):
   )
 
 
-def _build_regrouping(config):
+def _build_regrouping(model, config):
   """Returns the server's update: Algorithm 1, grouping and aggregation."""
   num_clusters = config.num_clusters
+  k_means = dataclasses.replace(
+    config.k_means,
+    weight_names=weight_groups.weight_names(
+      model, config.k_means.weight_names, 'k_means.weight_names'
+    ),
+  )
 
   def regroup(server_state, aggregates):
     uploads = aggregates['local_weights']
@@ -239,7 +244,7 @@ def _build_regrouping(config):
     old = server_state.cluster_models
     before = tf.gather(server_state.cluster_assignment, uploads.client_index)
     clusters = regrouping.cluster_uploads(
-      compared, old, before, server_state.k_means_seed, config.k_means
+      compared, old, before, server_state.k_means_seed, k_means
     )
     weights = aggregates['client_weight'].values
     shares = tf.transpose(
@@ -274,9 +279,7 @@ def _build_regrouping(config):
         uploads.client_index[:, tf.newaxis],
         after,
       ),
-      k_means_seed=regrouping.next_seed(
-        server_state.k_means_seed, config.k_means
-      ),
+      k_means_seed=regrouping.next_seed(server_state.k_means_seed, k_means),
     ), metrics
 
   return regroup

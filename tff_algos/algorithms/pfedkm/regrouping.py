@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core import checks, errors
-from tff_algos.core import model as model_lib
+from tff_algos.core import checks
 from tff_algos.core.structures import Structure
 from tff_algos.numerics import gram as gram_lib
 from tff_algos.numerics import index_random, k_means, matching, partitions
@@ -31,8 +30,8 @@ class KMeansConfig:
       present cluster models.
     num_restarts: Runs of k-means++, of which the best is taken, >= 1.
     max_iterations: Maximal iterations of each run, >= 1.
-    weight_names: Weights of the model that are clustered, such as the last
-      layer's; none for all, as in the paper.
+    weight_names: Weights of the model that are clustered, see
+      `weight_groups.weight_names`; none for all, as in the paper.
     projection_size: If > 0, number of dimensions of a random projection of the
       uploads before clustering. The paper does not project.
     seed_per_round: Whether every round has another seed. By default all rounds
@@ -66,17 +65,6 @@ class Clusters(NamedTuple):
   assignment: tf.Tensor
   found: k_means.Clustering
   gram: tf.Tensor
-
-
-def check_weight_names(config: KMeansConfig, model: model_lib.Model) -> None:
-  """Raises ConfigError if the model has no weights of a name."""
-  known = model.weights_spec()
-  for name in config.weight_names:
-    if name not in known:
-      raise errors.ConfigError(
-        f'weight_names: {name!r} is none of the weights of model '
-        f'{model.name!r}, which are {", ".join(known)}'
-      )
 
 
 def next_seed(seed: tf.Tensor, config: KMeansConfig) -> tf.Tensor:

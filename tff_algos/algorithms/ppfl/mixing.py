@@ -8,14 +8,11 @@ theta_k, in `num_canonical` sets. A client with membership c computes
   outputs         sum_k c_k r(theta_com, theta_k; x)     (PPFL1)
   parameters      r(theta_com, sum_k c_k theta_k; x)     (PPFL2)
   probabilities   sum_k c_k softmax(r(theta_com, theta_k; x))    (Eq. 11)
-  per_layer       the outputs of each canonical layer mixed by the same c, and
-                  passed to the next layer
 
 Where r is affine in the canonical weights (one last dense layer, a regression)
-`outputs` and `parameters` are the same function. `per_layer` and `parameters`
-are always the same, as every layer of `models` is linear in its own weights.
-Where two modes are the same, `parameters` is computed: one model instead of
-`num_canonical`.
+`outputs` and `parameters` are the same function, and one model of mixed weights
+is computed instead of `num_canonical`. For dense and plain convolution layers,
+`parameters` also is the mixture of each layer's outputs.
 """
 
 import dataclasses
@@ -32,7 +29,7 @@ from tff_algos.numerics import trees
 from tff_algos.stages.client import weight_groups
 from tff_algos.stages.clusters import initialization, mixtures
 
-MIXINGS = ('outputs', 'parameters', 'probabilities', 'per_layer')
+MIXINGS = ('outputs', 'parameters', 'probabilities')
 _NUM_TRIED = 4
 
 
@@ -61,14 +58,15 @@ class Mixture:
   mixes_parameters: bool
 
   @functools.cached_property
-  def _spec(self) -> model_lib.Weights:
-    return self.model.weights_spec()
+  def _groups(self) -> weight_groups.WeightGroups:
+    """Returns the split, in which canonical weights are the private ones."""
+    return weight_groups.WeightGroups(self.model, self.canonical)
 
   @property
   def num_parameters(self) -> int:
     """Returns the number of all weights, shared and canonical."""
-    each = trees.num_entries([self._spec[name] for name in self.canonical])
-    return trees.num_entries(self._spec) + (self.num_canonical - 1) * each
+    shared, canonical = map(trees.num_entries, self._groups.spec)
+    return shared + self.num_canonical * canonical
 
   def initialize(self, seed: tf.Tensor) -> Structure:
     """Returns model weights; each canonical set is a draw of its own.
@@ -77,14 +75,8 @@ class Mixture:
       seed: int32 `[2]`; algorithms with the same seed start alike.
     """
     drawn = initialization.cluster_models(self.model, self.num_canonical, seed)
-    return OrderedDict(
-      shared=OrderedDict(
-        (name, stack[0])
-        for name, stack in drawn.items()
-        if name not in self.canonical
-      ),
-      canonical=OrderedDict((name, drawn[name]) for name in self.canonical),
-    )
+    shared, canonical = self._groups.split(drawn)
+    return OrderedDict(shared=trees.take(shared, 0), canonical=canonical)
 
   def equal_shares(self) -> tf.Tensor:
     """Returns the initial membership of all clients, `[num_canonical]`."""
@@ -92,8 +84,7 @@ class Mixture:
 
   def join(self, shared: Structure, canonical: Structure) -> model_lib.Weights:
     """Returns the weights of `model` with these shared and canonical ones."""
-    both = {**shared, **canonical}
-    return OrderedDict((name, both[name]) for name in self._spec)
+    return self._groups.join(shared, canonical)
 
   def stack(self, model_weights: Structure) -> model_lib.Weights:
     """Returns `num_canonical` whole models, `[num_canonical, ...]`."""
@@ -223,7 +214,7 @@ def build(
     names,
     mixing,
     is_affine,
-    mixing in ('parameters', 'per_layer') or (mixes_outputs and is_affine),
+    mixing == 'parameters' or (mixes_outputs and is_affine),
   )
 
 

@@ -72,8 +72,8 @@ class PpflConfig:
     cohort_size: Clients sampled a round; 0 for all, as printed.
     canonical: The canonical weights, see `weight_groups.weight_names`: names of
       weights or layers, `'all'` or `'last_layer'`; the rest is shared.
-    mixing: `'outputs'` (PPFL1), `'parameters'` (PPFL2), `'probabilities'` (Eq.
-      11) or `'per_layer'`.
+    mixing: `'outputs'` (PPFL1), `'parameters'` (PPFL2) or `'probabilities'`
+      (Eq. 11).
     weighting: p_i, which is also the client weight in the mean: `'examples'` or
       `'uniform'`.
     shared_prob: rho_1, probability of the block theta in `'random_block'`, in

@@ -27,7 +27,10 @@ def solve(
 
   Exact, up to the rounding of float32, for the squared error of a model that
   is linear in its weights, with or without a proximal term. Any other
-  objective gets one Newton step, which need not be a minimum.
+  objective gets one Newton step, which need not be a minimum. The weights stay
+  at the start along directions whose curvature, proximal term included, is
+  below 1e-6 of the largest: float32 does not resolve them, so scale features
+  alike.
 
   Args:
     objective: Objective to minimise, on all examples at once.

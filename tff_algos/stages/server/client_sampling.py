@@ -17,13 +17,13 @@ NUM_CLIENTS = OrderedDict(num_clients=tf.TensorSpec([], tf.float32))
 def check_cohort_size(
   name: str, cohort_size: int, population: algorithm.Population
 ) -> None:
-  """Raises ConfigError if a cohort needs more clients with examples."""
+  """Raises ConfigError if a cohort needs more clients than are available."""
   available = len(population.clients_with_examples)
   if cohort_size > available:
     raise errors.ConfigError(
       f'{name} is {cohort_size}, but only {available} of the '
-      f'{population.num_clients} clients have training examples; lower {name} '
-      'or make a dataset of more clients'
+      f'{population.num_clients} clients have training examples and are '
+      f'available; lower {name} or let more clients take part'
     )
 
 

@@ -30,6 +30,11 @@ _SGD = local_training.LocalTrainingConfig(
   2, 3, optimizers.OptimizerConfig('sgd', 0.02)
 )
 
+# A model whose initial weights are constant.
+_CONSTANT = dataclasses.replace(
+  toys.linear(3), initialize=lambda seed: {'kernel': tf.zeros([3, 1])}
+)
+
 
 def _build(**options):
   options = {'cohort_size_per_cluster': 2, 'local_training': _SGD} | options
@@ -315,7 +320,7 @@ def test_more_clients_than_have_examples_cannot_be_drawn():
   algorithm = _build(cohort_size_per_cluster=5)
   text = (
     'cohort_size_per_cluster is 5, but only 4 of the 5 clients have training '
-    'examples; lower cohort_size_per_cluster'
+    'examples and are available; lower cohort_size_per_cluster'
   )
   with pytest.raises(errors.ConfigError, match=text):
     _plan(algorithm, 1, _APART)
@@ -359,19 +364,28 @@ def test_options_out_of_range_are_refused(options, text):
 
 def test_models_that_stay_equal_are_refused():
   """Without cohorts; fixed importance separates equal models, too."""
-  model = dataclasses.replace(
-    toys.linear(3), initialize=lambda seed: {'kernel': tf.zeros([3, 1])}
-  )
   for options in (
     {},
     {'num_clusters': 1, 'selection': 'weighted_full'},
     {'fixed_importance': ((1.0, 0.0),), 'selection': 'weighted_full'},
   ):
-    fed_soft.build_fed_soft(model, fed_soft.FedSoftConfig(**options))
+    fed_soft.build_fed_soft(_CONSTANT, fed_soft.FedSoftConfig(**options))
   with pytest.raises(errors.ConfigError, match='start equal.*and stay so: set'):
     fed_soft.build_fed_soft(
-      model, fed_soft.FedSoftConfig(selection='weighted_full')
+      _CONSTANT, fed_soft.FedSoftConfig(selection='weighted_full')
     )
+
+
+def test_models_that_stay_equal_without_cohorts_are_refused_in_round_1():
+  """Later rounds continue from cluster models that may differ."""
+  config = fed_soft.FedSoftConfig(cohort_size_per_cluster=4)
+  algorithm = fed_soft.build_fed_soft(_CONSTANT, config)
+  _plan(algorithm, 2, _TOGETHER)
+  text = 'start equal.*and stay so: lower cohort_size_per_cluster, or name'
+  with pytest.raises(errors.ConfigError, match=text):
+    _plan(algorithm, 1, _TOGETHER)
+  few = dataclasses.replace(config, cohort_size_per_cluster=3)
+  _plan(fed_soft.build_fed_soft(_CONSTANT, few), 1, [[1, 1]] * 5)
 
 
 @pytest.mark.parametrize('selection', ['with_replacement', 'weighted_full'])

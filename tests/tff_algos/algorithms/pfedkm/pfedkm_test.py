@@ -379,5 +379,19 @@ def test_mixing_beyond_the_theory_is_warned_of():
 
 
 def test_unknown_weights_to_cluster_on_are_refused():
-  with pytest.raises(errors.ConfigError, match="'bias' is none .* are point"):
+  text = "k_means.weight_names: 'bias' is neither .* are point"
+  with pytest.raises(errors.ConfigError, match=text):
     _build(k_means=regrouping.KMeansConfig(weight_names=('bias',)))
+
+
+def test_weights_to_cluster_on_may_be_named_by_layer():
+  """The model's one layer is all of it."""
+  by_layer = regrouping.KMeansConfig(
+    num_restarts=2, weight_names=('last_layer',)
+  )
+  runs = [
+    _run(algorithm, _start(algorithm, _ZEROS))[:3]
+    for algorithm in (_build(), _build(k_means=by_layer))
+  ]
+  for one, other in zip(*runs, strict=True):
+    np.testing.assert_array_equal(one, other)

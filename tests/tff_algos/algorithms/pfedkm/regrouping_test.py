@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import toys
 from tff_algos.algorithms.pfedkm import regrouping
 from tff_algos.core import errors
 from tff_algos.rounds import aggregation
@@ -181,16 +180,6 @@ def test_invalid_clients_have_no_say_in_names():
   is_real = [True, False, False, True]
   assert _names(before, after, is_real=is_real).numpy()[0] == 0
   assert _names(before, after).numpy()[1] == 0
-
-
-def test_unknown_weight_names_are_refused():
-  config = regrouping.KMeansConfig(weight_names=('kernel', 'offset'))
-  text = "'offset' is none of the weights of model 'linear_regression', which"
-  with pytest.raises(errors.ConfigError, match=text):
-    regrouping.check_weight_names(config, toys.linear(3))
-  regrouping.check_weight_names(
-    regrouping.KMeansConfig(weight_names=('kernel',)), toys.linear(3)
-  )
 
 
 @pytest.mark.parametrize(

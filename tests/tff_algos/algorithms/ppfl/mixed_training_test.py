@@ -98,7 +98,7 @@ def test_steps_are_those_of_all_canonical_models(
 
 
 def test_a_client_without_examples_gets_its_start_back():
-  mixture = mixing.build(toys.mlp((4,)), 3, ('all',), 'per_layer')
+  mixture = mixing.build(toys.mlp((4,)), 3, ('all',), 'parameters')
   nobody = _DATA._replace(mask=tf.zeros([11]))
   start, (found, _), _ = _train(mixture, _config(0.2, momentum=0.9), nobody)
   tf.nest.map_structure(np.testing.assert_array_equal, found, start)

@@ -90,7 +90,7 @@ def test_modes_are_their_formulas(canonical):
     )
     if layer == 0:
       hidden = np.maximum(hidden, 0)
-  np.testing.assert_allclose(found['per_layer'], hidden, **close)
+  np.testing.assert_allclose(found['parameters'], hidden, **close)
 
 
 def test_modes_differ_where_they_may():
@@ -119,7 +119,7 @@ def test_what_is_the_same_function_is_computed_as_one_model(model):
   assert not _build('probabilities', last, model()).mixes_parameters
   assert _build('probabilities', model=toys.linear(3)).mixes_parameters
   assert _build('outputs', model=toys.linear(3)).mixes_parameters
-  assert _build('per_layer', model=model()).mixes_parameters
+  assert _build('parameters', model=model()).mixes_parameters
 
 
 def _mlp(shape, size):

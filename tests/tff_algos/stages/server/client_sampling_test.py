@@ -27,6 +27,11 @@ def test_more_clients_than_have_examples_is_an_error():
   text = 'cohort_size is 3, but only 2 of the 3 clients have training examples'
   with pytest.raises(errors.ConfigError, match=text):
     client_sampling.check_cohort_size('cohort_size', 3, population)
+  text = 'only 1 of the 3 clients have training examples and are available'
+  with pytest.raises(errors.ConfigError, match=text):
+    client_sampling.check_cohort_size(
+      'cohort_size', 2, population._replace(is_available=np.arange(3) < 2)
+    )
 
 
 def test_uniform_draws_are_distinct_sorted_and_have_examples():
