@@ -86,8 +86,8 @@ class PlannedRun(NamedTuple):
     values: One value for each axis.
     seed: `config.seed`.
     error: Error that prevented the run; empty if there was none.
-    pruned_round: Round after which a search ended the run as hopeless; None if
-      it did not.
+    pruned_round: Round after which a search ended the run as hopeless, counted
+      from the run's own start; None if it did not.
   """
 
   folder: str
