@@ -132,6 +132,11 @@ def value_text(value: Any) -> str:
   return f'{value:.6g}' if isinstance(value, float) else str(value)
 
 
+def seeds_text(count: int) -> str:
+  """Returns a number of seeds as text."""
+  return f'{count} seed' + 's' * (count != 1)
+
+
 def label(axes: Sequence[Axis], values: Sequence[Any]) -> str:
   """Returns the label of a cell, such as `'tau=2, lambda=0.1'`."""
   return ', '.join(
