@@ -330,7 +330,7 @@ def check_overrides(config_path: str, argv: list[str]) -> None:
 
 def _check_override(config_path: str, config: dict[str, Any], key: str) -> None:
   try:
-    config_values.check_key(config, key)
+    config_values.value_of(config, key)
   except errors.ConfigError as error:
     from tff_algos.experiments import config_reference
 

@@ -1,6 +1,7 @@
 """Writes the files of a run that never was, with numbers like a real one's."""
 
 import csv
+import json
 import pathlib
 import shutil
 
@@ -77,6 +78,16 @@ def keep_rounds_from(workdir: pathlib.Path, round_num: int) -> None:
   for one in (workdir / 'memberships').glob('*.npy'):
     if int(one.stem.removeprefix('round_')) < round_num:
       one.unlink()
+
+
+def score_held_out(workdir: pathlib.Path, scores, score='accuracy') -> None:
+  """Sets the scores of the evaluated round, `[num_clusters, num_sources]`."""
+  path = workdir / 'evaluation' / 'summary.json'
+  summary = json.loads(path.read_text())
+  for cluster, row in enumerate(scores):
+    for source, value in zip(summary['source_names'], row, strict=True):
+      summary['last'][f'held_out/{source}/cluster_{cluster}/{score}'] = value
+  sealed_json.write(path, summary)
 
 
 def write_memberships(

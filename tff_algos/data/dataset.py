@@ -272,10 +272,6 @@ class FederatedDataset(rich_repr.Described):
     """
     return self._rows(self._label_mixture, self.client_ids)
 
-  def true_unseen_label_mixture(self) -> Array | None:
-    """Returns the same as `true_label_mixture` for the unseen clients."""
-    return self._rows(self._label_mixture, self.unseen_client_ids)
-
   def description(self) -> tuple[str, Mapping[str, object]]:
     """Returns the version, and numbers of clients and examples."""
     counts = {

@@ -107,11 +107,6 @@ class RoundTime(NamedTuple):
   communication: Amount
   computation: Amount
 
-  @property
-  def total(self) -> Amount:
-    """Returns the seconds of the round."""
-    return self.communication + self.computation
-
 
 def transfer_seconds(num_floats: Amount, rate: float) -> Amount:
   """Returns the seconds of transferring one model, s / r.

@@ -35,8 +35,12 @@ def parse(option: str, config: Mapping[str, Any]) -> tuple[Any, ...]:
   return values
 
 
-def check_key(values: Mapping[str, Any], key: str) -> None:
-  """Raises ConfigError if values lack a dotted key; names the nearest."""
+def value_of(values: Mapping[str, Any], key: str) -> Any:
+  """Returns the value of a dotted key.
+
+  Raises:
+    ConfigError: If there is no such key; names the nearest.
+  """
   path, found = 'config', values
   for name in key.split('.'):
     if not isinstance(found, (Mapping, ml_collections.ConfigDict)):
@@ -45,6 +49,7 @@ def check_key(values: Mapping[str, Any], key: str) -> None:
       message = config_lib.unknown_key_message(path, name, found)
       raise errors.ConfigError(message)
     path, found = f'{path}.{name}', found[name]
+  return found
 
 
 def assign(

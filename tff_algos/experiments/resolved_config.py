@@ -80,9 +80,7 @@ def read(workdir: str | os.PathLike[str]) -> experiment.ExperimentConfig:
   """
   path = pathlib.Path(workdir, _FILE)
   content = sealed_json.read(path, _REMEDY)
-  manager = checkpoint.CheckpointManager(
-    pathlib.Path(workdir, checkpoint.FOLDER), {}, read_only=True
-  )
+  manager = checkpoint.reader(workdir)
   saved, run_hash = manager.rounds(), content.get('run_hash')
   if saved and run_hash:
     expected = config_lib.config_hash(manager.identity(saved[-1]))

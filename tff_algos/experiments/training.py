@@ -1,7 +1,6 @@
 """Training of an experiment on the dataset in its workdir."""
 
 import contextlib
-import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,7 +19,6 @@ from tff_algos.experiments import (
   session,
 )
 from tff_algos.experiments.tracking import runs as tracking
-from tff_algos.experiments.tracking import tracker as tracker_lib
 from tff_algos.runtimes.distributed import process_cluster as cluster_lib
 from tff_algos.runtimes.pjrt import pjrt_runtime
 from tff_algos.training import (
@@ -63,56 +61,32 @@ class _Silent:
     return {}
 
 
-class _Tracked:
-  """Observer that also sends everything to a tracker."""
+class _Calling:
+  """Observer that calls functions after the observer that it wraps."""
 
   def __init__(
     self,
     observer: loop.Observer,
-    tracker: tracker_lib.Tracker,
-    on_resumed: Callable[[], object],
+    on_resume: Sequence[Callable[[int], object]],
+    on_record: Sequence[Callback],
   ):
-    """Takes the observer, the tracker, and what follows its `resume`."""
+    """Takes the observer, and the functions that follow each of its methods."""
     self._observer = observer
-    self._tracker = tracker
-    self._on_resumed = on_resumed
+    self._on_resume = on_resume
+    self._on_record = on_record
 
   def resume(self, round_num: int, entries: records.Entries) -> None:
-    """Forwards the call to both."""
+    """Forwards the call, then calls the functions."""
     self._observer.resume(round_num, entries)
-    self._tracker.resume(round_num)
-    self._on_resumed()
-
-  def record(
-    self, round_num: int, metrics: Mapping[str, float], memberships: Any = None
-  ) -> None:
-    """Forwards the call to both."""
-    self._observer.record(round_num, metrics, memberships)
-    self._tracker.record(round_num, metrics)
-
-  def persist(self) -> records.Entries:
-    """Forwards the call."""
-    return self._observer.persist()
-
-
-class _Calling:
-  """Observer that calls functions after the observer that it wraps."""
-
-  def __init__(self, observer: loop.Observer, callbacks: Sequence[Callback]):
-    """Takes the observer and the functions."""
-    self._observer = observer
-    self._callbacks = callbacks
-
-  def resume(self, round_num: int, entries: records.Entries) -> None:
-    """Forwards the call."""
-    self._observer.resume(round_num, entries)
+    for callback in self._on_resume:
+      callback(round_num)
 
   def record(
     self, round_num: int, metrics: Mapping[str, float], memberships: Any = None
   ) -> None:
     """Forwards the call, then calls the functions."""
     self._observer.record(round_num, metrics, memberships)
-    for callback in self._callbacks:
+    for callback in self._on_record:
       callback(round_num, metrics)
 
   def persist(self) -> records.Entries:
@@ -186,10 +160,15 @@ def train(
       )
       observer, runtime = auditing.attend(config, folder, observer, runtime)
       tracker = stack.enter_context(tracking.opened(config, folder))
+      on_resume: list[Callable[[int], object]] = []
+      on_record = [*callbacks]
       if tracker is not None:
-        remember = functools.partial(tracking.remember, config, folder, tracker)
-        observer = _Tracked(observer, tracker, remember)
-      observer = _Calling(observer, callbacks)
+        on_resume = [
+          tracker.resume,
+          lambda _: tracking.remember(config, folder, tracker),
+        ]
+        on_record.insert(0, tracker.record)
+      observer = _Calling(observer, on_resume, on_record)
       accelerator = ''
       if isinstance(opened.runtime, pjrt_runtime.PjrtRuntime):
         accelerator = opened.runtime.accelerator

@@ -7,6 +7,7 @@ means are undefined.
 import tensorflow as tf
 
 from tff_algos.core.structures import Structure
+from tff_algos.numerics import trees
 
 
 def trimmed_mean(
@@ -33,7 +34,9 @@ def trimmed_mean(
 
   def trim(leaf: tf.Tensor) -> tf.Tensor:
     ascending = tf.sort(_real_or_infinite(leaf, is_real), axis=0)
-    kept = tf.where(_along(is_kept, leaf), ascending, tf.zeros_like(leaf))
+    kept = tf.where(
+      trees.along_rows(is_kept, leaf), ascending, tf.zeros_like(leaf)
+    )
     # Divided first: the sum of two large values may be infinite.
     return tf.reduce_sum(kept / tf.cast(num_kept, leaf.dtype), axis=0)
 
@@ -85,10 +88,4 @@ def mean_around_median(
 def _real_or_infinite(leaf: tf.Tensor, is_real: tf.Tensor) -> tf.Tensor:
   """Returns the leaf with infinity in place of rows that are not real."""
   infinite = tf.fill(tf.shape(leaf), tf.constant(float('inf'), leaf.dtype))
-  return tf.where(_along(is_real, leaf), leaf, infinite)
-
-
-def _along(vector: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
-  """Returns `[rows]` as `[rows, 1, ...]`, of the rank of the leaf."""
-  ones = tf.ones(tf.rank(leaf) - 1, tf.int32)
-  return tf.reshape(vector, tf.concat([tf.shape(vector), ones], 0))
+  return tf.where(trees.along_rows(is_real, leaf), leaf, infinite)

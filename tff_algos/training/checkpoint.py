@@ -599,6 +599,11 @@ class CheckpointManager:
     return f'The checkpoint of round {rounds[-1]} is whole.'
 
 
+def reader(workdir: str | os.PathLike[str]) -> CheckpointManager:
+  """Returns a read-only manager of a run's checkpoints."""
+  return CheckpointManager(pathlib.Path(workdir, FOLDER), {}, read_only=True)
+
+
 def save_arrays(path: pathlib.Path, arrays: Collection[np.ndarray]) -> None:
   """Works as `np.savez`, but leaves no file open if the disk is full.
 

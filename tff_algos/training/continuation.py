@@ -144,9 +144,7 @@ def find_parent(
     CheckpointError: If the parent has no such checkpoint, or `parent.json` is
       not that of the run's checkpoints.
   """
-  own = checkpoint_lib.CheckpointManager(
-    pathlib.Path(workdir, checkpoint_lib.FOLDER), {}
-  )
+  own = checkpoint_lib.reader(workdir)
   has_started = bool(own.rounds())
   if has_started:
     own.check_file(own.rounds()[-1], f'../{checkpoint_lib.PARENT_FILE}')
@@ -163,7 +161,7 @@ def find_parent(
         'train it on'
       )
     return known
-  manager = _manager(parent)
+  manager = checkpoint_lib.reader(parent)
   round_num = manager.find(checkpoint_lib.parse_choice(config.round))
   identity = manager.identity(round_num)
   return Parent(relative, round_num, identity['dataset_version'])
@@ -211,7 +209,7 @@ def start(
       server state of other shapes.
   """
   folder = parent_folder(workdir, parent)
-  manager = _manager(folder)
+  manager = checkpoint_lib.reader(folder)
   saved = manager.read(parent.round_num)
   _check_same(folder, saved, checkpoints.run_identity, store)
   departed = moved_states.read_departed(folder)
@@ -243,14 +241,6 @@ def start(
   )
   checkpoints.save(parent.round_num, server_state, store, starts_run=True)
   return counted
-
-
-def _manager(
-  workdir: str | os.PathLike[str],
-) -> checkpoint_lib.CheckpointManager:
-  return checkpoint_lib.CheckpointManager(
-    pathlib.Path(workdir, checkpoint_lib.FOLDER), {}, read_only=True
-  )
 
 
 def _check_same(

@@ -130,7 +130,6 @@ def test_nothing_else_was_planted(built):
     assert dataset.true_clusters() is None
     assert dataset.true_unseen_clusters() is None
     assert dataset.true_label_mixture() is None
-    assert dataset.true_unseen_label_mixture() is None
 
 
 @pytest.fixture(scope='module')
@@ -159,7 +158,6 @@ def test_planted_clusters_are_what_clients_have(grouped):
     assert dataset.manifest['planted'] == {'class_groups': [[0, 1, 2], [5, 6]]}
     labels = dataset.true_label_mixture()
     assert labels.shape == (4, 10)
-    assert dataset.true_unseen_label_mixture().shape == (2, 10)
     for client_id, shares in zip(dataset.client_ids, labels, strict=True):
       y = dataset.examples(client_id, 'train').y
       assert set(y) == set(np.flatnonzero(shares))

@@ -165,9 +165,7 @@ def _statistics_of_parent(
   parent: pathlib.Path, round_choice: int | str
 ) -> drift.Snapshot:
   """Returns the statistics of the dataset that the parent was trained on."""
-  manager = checkpoint.CheckpointManager(
-    parent / checkpoint.FOLDER, {}, read_only=True
-  )
+  manager = checkpoint.reader(parent)
   identity = manager.identity(manager.find(round_choice))
   place = parent / _REFERENCE / identity['dataset_version']
   if place.exists():

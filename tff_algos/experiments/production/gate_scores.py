@@ -152,17 +152,18 @@ def best_cluster_scores(
   examples: schema.Examples,
   model: model_lib.Model,
 ) -> Array:
-  """Returns the scores of the best cluster model on some examples, `[n]`."""
+  """Returns the scores of the best cluster model on the scored examples."""
+  is_scored = _weights(model, examples.y) > 0
   scores = []
   for cluster_id in range(exported.num_clusters):
     choice = model_choice.Choice(model_choice.CLUSTER, cluster_id, 'default')
     request = bundles.Request('', choice, examples.x, examples.y)
     answer = exported.loaded.answer(request, SCORING.max_rows)
-    scores.append(_example_scores(model, answer, examples.y))
+    scores.append(_example_scores(model, answer, examples.y)[is_scored])
   sign = -1 if is_accuracy(model) else 1
   # NaN last: no comparison with NaN holds.
   return min(
-    scores, key=lambda one: (bool(np.isnan(one).any()), sign * np.mean(one))
+    scores, key=lambda one: (bool(np.isnan(one).any()), sign * np.sum(one))
   )
 
 

@@ -154,9 +154,7 @@ def is_released(
   kept = gate_record.read(folder)
   if kept is None:
     return False
-  manager = checkpoint.CheckpointManager(
-    pathlib.Path(folder, checkpoint.FOLDER), {}, read_only=True
-  )
+  manager = checkpoint.reader(folder)
   with experiment.open_dataset(folder) as dataset:
     subject = (
       manager.find(round_choice),

@@ -19,9 +19,9 @@ from tff_algos.data import dates
 from tff_algos.experiments import experiment, resolved_config
 from tff_algos.experiments.production import gate_record
 from tff_algos.export import manifest, releases
+from tff_algos.reports.run import lineage_table
 from tff_algos.training import continuation
 
-FILE = 'lineage.json'
 # Fields of the gate's record in the lineage of a private run.
 _GATE_FACTS = ('blessed', 'champion_version')
 
@@ -116,7 +116,7 @@ def write(
     and release.config_hash == content['config_hash']
     and release.dataset_version == content['dataset']['version']
   ]
-  sealed_json.write(pathlib.Path(folder, FILE), content)
+  sealed_json.write(pathlib.Path(folder, lineage_table.FILE), content)
   return content
 
 
@@ -127,7 +127,7 @@ def has_release(
 ) -> bool:
   """Returns whether `lineage.json` of a run names a released version."""
   named = {'export_dir': _relative(export_dir, folder), 'version': version}
-  return named in _read(pathlib.Path(folder)).get('releases', ())
+  return named in lineage_table.read(pathlib.Path(folder)).get('releases', ())
 
 
 def chain(
@@ -176,7 +176,7 @@ def chain(
       {
         'gate': 'not asked'
         if not release.gated
-        else _gate_text(gate.get('champion_version')),
+        else lineage_table.blessing(gate.get('champion_version')),
         **{f'{model}': sha256 for model, sha256 in release.bundles.items()},
       },
     )
@@ -207,7 +207,7 @@ def _facts(found: Mapping[str, Any], round_num: int | None) -> dict[str, Any]:
   if round_num is not None:
     facts['round'] = round_num
   if not found:
-    return {**facts, 'lineage': f'{FILE} is not there any more'}
+    return {**facts, 'lineage': f'{lineage_table.FILE} is not there any more'}
   dataset = found['dataset']
   date = f' as of {dataset["as_of"]}' if dataset['as_of'] else ''
   parent = found['parent']
@@ -221,31 +221,9 @@ def _facts(found: Mapping[str, Any], round_num: int | None) -> dict[str, Any]:
   }
 
 
-def _gate_text(champion_version: int | None) -> str:
-  if champion_version is None:
-    return 'blessed, without a champion'
-  return f'blessed against version {champion_version}'
-
-
-def _read(run: pathlib.Path) -> dict[str, Any]:
-  """Returns the lineage of a run; empty if it is not there any more.
-
-  Raises:
-    DataError: If it is damaged.
-  """
-  path = run / FILE
-  if not os.path.lexists(path):
-    return {}
-  return sealed_json.read(
-    path,
-    'Remove it; binaries.export without --nogate writes that of a gated run '
-    'anew.',
-  )
-
-
 def _read_of(run: pathlib.Path, dataset_version: str) -> dict[str, Any]:
   """Returns the lineage of a run; empty if it was done anew on other data."""
-  found = _read(run)
+  found = lineage_table.read(run)
   if found and found['dataset']['version'] != dataset_version:
     return {}
   return found

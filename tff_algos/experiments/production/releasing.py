@@ -44,9 +44,7 @@ def release(
   """
   target = exporting.export_path(folder, export_dir)
   if isinstance(round_choice, str):
-    manager = checkpoint.CheckpointManager(
-      pathlib.Path(folder, checkpoint.FOLDER), {}, read_only=True
-    )
+    manager = checkpoint.reader(folder)
     round_choice = manager.find(round_choice)
   record = _read_record(config, folder, round_choice)
   gate_record.require_blessed(record)

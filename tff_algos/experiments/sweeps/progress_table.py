@@ -59,7 +59,7 @@ class ProgressTable:
 
   def begin(self, task: run_process.Task) -> None:
     """Adds a run; the rounds that it has already are not counted."""
-    round_num = last_round(task.folder)
+    round_num = num_rounds(task.folder)
     self._tasks[task.run] = task
     self._starts[task.run] = _Start(self._clock(), round_num)
     self._num_rounds -= round_num
@@ -67,7 +67,7 @@ class ProgressTable:
   def finish(self, task: run_process.Task) -> None:
     """Removes a run that has ended, perhaps before its last round."""
     start = self._starts.pop(task.run)
-    done = last_round(task.folder) - start.round_num
+    done = num_rounds(task.folder) - start.round_num
     self._rounds_of_ended += done
     self._num_rounds -= task.num_rounds - start.round_num - done
     del self._tasks[task.run]
@@ -92,7 +92,7 @@ class ProgressTable:
     now = self._clock()
     rows, done = [], self._rounds_of_ended
     for run, task in self._tasks.items():
-      start, round_num = self._starts[run], last_round(task.folder)
+      start, round_num = self._starts[run], num_rounds(task.folder)
       done += round_num - start.round_num
       left = _left(
         now - start.seconds,
@@ -119,10 +119,9 @@ class ProgressTable:
       self._num_lines = 0
 
 
-def last_round(folder: pathlib.Path) -> int:
-  """Returns the last round in a run's `metrics.csv`, 0 without any."""
-  rows = read_rounds(folder)
-  return int(rows[-1]['round']) if rows else 0
+def num_rounds(folder: pathlib.Path) -> int:
+  """Returns the number of rounds in a run's `metrics.csv`."""
+  return max(0, len(read_rounds(folder)) - 1)
 
 
 def num_bytes(folder: pathlib.Path) -> int:
@@ -134,7 +133,11 @@ def num_bytes(folder: pathlib.Path) -> int:
 
 
 def read_rounds(folder: pathlib.Path) -> list[Mapping[str, str]]:
-  """Returns the whole rows of a run's `metrics.csv`, which may be growing."""
+  """Returns the whole rows of a run's `metrics.csv`, which may be growing.
+
+  Row n is that of the run's n-th round; `round` of a continued run counts from
+  the first run.
+  """
   try:
     text = (folder / 'metrics.csv').read_text()
   except FileNotFoundError:

@@ -107,7 +107,7 @@ def _parse(key: str, spec: Any, config: Mapping[str, Any]) -> Range:
       f'range of {key}: trials are compared round by round, so that all have '
       'one number of rounds; set it in the config'
     )
-  config_values.check_key(config, key)
+  current = config_values.value_of(config, key)
   if isinstance(spec, list):
     spelled = [json.dumps(choice) for choice in spec]
     if len(set(spelled)) < max(2, len(spec)):
@@ -125,14 +125,7 @@ def _parse(key: str, spec: Any, config: Mapping[str, Any]) -> Range:
       raise errors.ConfigError(
         config_lib.unknown_key_message(f'range of {key}', name, _KEYS)
       )
-  return _interval(key, Interval(**spec), _value(key, config))
-
-
-def _value(key: str, config: Mapping[str, Any]) -> Any:
-  value: Any = config
-  for name in key.split('.'):
-    value = value[name]
-  return value
+  return _interval(key, Interval(**spec), current)
 
 
 def _interval(key: str, given: Interval, current: Any) -> Interval:

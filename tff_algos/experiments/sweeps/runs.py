@@ -173,9 +173,7 @@ def _is_last(
   epsilon = run.series(private_algorithm.NEXT_EPSILON)
   if epsilon and epsilon.rounds[-1] == round_num:
     return config.privacy.is_exceeded_by(float(epsilon.values[-1]))
-  manager = checkpoint.CheckpointManager(
-    run.workdir / checkpoint.FOLDER, {}, read_only=True
-  )
+  manager = checkpoint.reader(run.workdir)
   is_saved = round_num in manager.rounds()
   selection = config.training.selection
   return is_saved and manager.progress(round_num).is_over(selection)

@@ -238,9 +238,9 @@ class _TrialQueue:
     if num_bytes == trial.num_bytes:
       return True
     trial.num_bytes = num_bytes
-    for row in progress_table.read_rounds(task.folder):
+    rounds = enumerate(progress_table.read_rounds(task.folder))
+    for round_num, row in rounds:
       score = float(row.get(self._objective.metric) or math.nan)
-      round_num = int(row['round'])
       step = len(trial.scores) * (self._num_rounds + 1) + round_num
       if math.isnan(score) or step in trial.reported:
         continue

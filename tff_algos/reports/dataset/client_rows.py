@@ -66,13 +66,6 @@ def cut(clients: np.ndarray) -> Rows:
   return Rows(rows, f'{len(clients):,} clients, rows are means of {each}')
 
 
-def thin_out(clients: np.ndarray, count: int) -> np.ndarray:
-  """Returns at most `count` clients, evenly spaced in their order."""
-  if len(clients) <= count:
-    return clients
-  return clients[np.linspace(0, len(clients) - 1, count).astype(int)]
-
-
 def shares_of(counts: np.ndarray) -> np.ndarray:
   """Returns counts `[N, K]` as shares; NaN where there are none."""
   totals = counts.sum(axis=1, keepdims=True).astype(np.float64)

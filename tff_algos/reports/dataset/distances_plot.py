@@ -7,7 +7,7 @@ from tff_algos.core import seeds
 from tff_algos.evaluation import distances
 from tff_algos.reports.dataset import client_rows
 from tff_algos.reports.dataset import facts as facts_lib
-from tff_algos.reports.plotting import picture, style
+from tff_algos.reports.plotting import heat_map, picture, style
 
 _MAX_PAIRS = 20_000
 _CHANCE_COLOR = '#9aa0a6'
@@ -37,7 +37,7 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
 
 
 def _draw_matrix(figure, axes, counts: np.ndarray, clients: np.ndarray) -> None:
-  shown = client_rows.thin_out(clients, client_rows.MAX_ROWS)
+  shown = clients[heat_map.thin(len(clients), client_rows.MAX_ROWS)]
   shares = client_rows.shares_of(counts[shown])
   image = axes.imshow(
     distances.total_variation(shares[:, None], shares[None]),

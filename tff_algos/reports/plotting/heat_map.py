@@ -109,3 +109,8 @@ def _paint(labels, colors: Sequence[str]) -> None:
   for label, color in zip(labels, colors, strict=True):
     label.set_color(color)
     label.set_fontweight('bold')
+
+
+def thin(size: int, count: int) -> np.ndarray:
+  """Returns at most `count` of the numbers below `size`, with both ends."""
+  return np.unique(np.linspace(0, size - 1, min(size, count)).astype(int))

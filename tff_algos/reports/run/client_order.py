@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib import axes as axes_lib
 
-from tff_algos.reports.plotting import client_axis, style
+from tff_algos.reports.plotting import client_axis, heat_map, style
 from tff_algos.reports.run import run as run_lib
 
 # More groups than this are separated by lines, but not named.
@@ -34,7 +34,7 @@ class ClientOrder(NamedTuple):
 
   def thinned(self, count: int) -> np.ndarray:
     """Returns at most `count` positions, evenly spread."""
-    return thin(len(self.clients), count)
+    return heat_map.thin(len(self.clients), count)
 
   def part_groups(self, axes: axes_lib.Axes, rows: np.ndarray) -> None:
     """Draws a line between each two groups.
@@ -93,8 +93,3 @@ def by_planted_source(
   clients = np.argsort(groups, kind='stable')
   ids = tuple(run.participating_ids[index] for index in clients)
   return ClientOrder(clients, ids, groups[clients], names, colors, what)
-
-
-def thin(size: int, count: int) -> np.ndarray:
-  """Returns at most `count` of the numbers below `size`, with both ends."""
-  return np.unique(np.linspace(0, size - 1, min(size, count)).astype(int))

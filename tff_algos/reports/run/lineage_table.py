@@ -6,9 +6,20 @@ from typing import Any
 
 from tff_algos.core import errors, sealed_json
 
+FILE = 'lineage.json'
 _REMEDY = (
   'Remove it; binaries.export without --nogate writes that of a gated run anew.'
 )
+
+
+def read(workdir: pathlib.Path) -> dict[str, Any]:
+  """Returns the lineage of a run; empty if it has none.
+
+  Raises:
+    DataError: If `lineage.json` is damaged.
+  """
+  path = workdir / FILE
+  return sealed_json.read(path, _REMEDY) if os.path.lexists(path) else {}
 
 
 def rows(
@@ -23,10 +34,9 @@ def rows(
   Raises:
     DataError: If `lineage.json` is damaged or of another run.
   """
-  path = workdir / 'lineage.json'
-  if not os.path.lexists(path):
+  path, content = workdir / FILE, read(workdir)
+  if not content:
     return []
-  content = sealed_json.read(path, _REMEDY)
   if run_hash and content.get('run_hash') not in (run_hash, None):
     raise errors.DataError(f'{path} is of another run. {_REMEDY}')
   try:
@@ -56,6 +66,11 @@ def _verdict(gate: dict[str, Any] | None) -> str:
     return 'not asked'
   if not gate['blessed']:
     return f'refused: {"; ".join(gate.get("reasons", ["see gate.json"]))}'
-  if gate['champion_version'] is None:
+  return blessing(gate['champion_version'])
+
+
+def blessing(champion_version: int | None) -> str:
+  """Returns the verdict of the gate on a blessed candidate."""
+  if champion_version is None:
     return 'blessed, without a champion'
-  return f'blessed against version {gate["champion_version"]}'
+  return f'blessed against version {champion_version}'

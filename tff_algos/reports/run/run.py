@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import os
 import pathlib
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -16,7 +15,6 @@ from tff_algos.reports.plotting import table as table_lib
 from tff_algos.reports.run import drift_report
 from tff_algos.reports.run import membership_history as membership_history_lib
 
-_HELD_OUT = re.compile(r'held_out/(?P<source>.+)/cluster_(?P<cluster>\d+)/')
 _FACTORS = 'factors/'
 _DIRECTIONS = ('downlink', 'uplink')
 _MADE_BY = {
@@ -84,21 +82,13 @@ class Run:
 
   @functools.cached_property
   def source_names(self) -> tuple[str, ...]:
-    """Returns the source distributions with held-out examples."""
-    if self.summary.get('source_names'):
-      return tuple(self.summary['source_names'])
-    found = map(_HELD_OUT.match, self.rounds.columns)
-    return tuple(dict.fromkeys(match['source'] for match in found if match))
+    """Returns the names of all source distributions."""
+    return tuple(self.summary['source_names'])
 
   @functools.cached_property
   def num_clusters(self) -> int:
     """Returns the number of cluster models."""
-    if self.summary.get('num_clusters'):
-      return int(self.summary['num_clusters'])
-    found = map(_HELD_OUT.match, self.rounds.columns)
-    return 1 + max(
-      (int(match['cluster']) for match in found if match), default=0
-    )
+    return self.summary['num_clusters']
 
   @property
   def first_round(self) -> int:
@@ -187,41 +177,26 @@ class Run:
     return self.series(column)
 
   @functools.cached_property
-  def held_out_round(self) -> int | None:
-    """Returns the round of `held_out_scores`; None without any."""
-    row = self._held_out_row
-    return None if row is None else int(self.rounds.numbers('round')[row])
-
-  @functools.cached_property
   def held_out_scores(self) -> np.ndarray:
-    """Returns the scores of the evaluated round, or of the last one before.
+    """Returns `scores_of` the evaluated round."""
+    return self.scores_of(self.summary.get('last') or {})
 
-    NaN if not finite or absent.
+  def scores_of(self, metrics: Mapping[str, float]) -> np.ndarray:
+    """Returns the held-out scores of a round; NaN if not finite or absent.
+
+    Args:
+      metrics: Metrics of the round.
 
     Returns:
       float64 `[num_clusters, num_sources]`.
     """
-    scores = np.full((self.num_clusters, len(self.source_names)), np.nan)
-    row = self._held_out_row
-    for cluster in range(self.num_clusters):
-      for column, source in enumerate(self.source_names):
-        name = f'held_out/{source}/cluster_{cluster}/{self.score_name}'
-        if row is not None and name in self.rounds:
-          scores[cluster, column] = self.rounds.numbers(name)[row]
-    return np.where(np.isfinite(scores), scores, np.nan)
-
-  @functools.cached_property
-  def _held_out_row(self) -> int | None:
-    """Returns the last row until `evaluated_round` with a score, NaN or not."""
-    columns = [
-      self.rounds.texts(name)
-      for name in self.rounds.columns
-      if _HELD_OUT.match(name)
+    name = f'held_out/{{}}/cluster_{{}}/{self.score_name}'.format
+    scores = [
+      [metrics.get(name(source, cluster)) for source in self.source_names]
+      for cluster in range(self.num_clusters)
     ]
-    is_until = self.rounds.numbers('round') <= self.evaluated_round
-    cells = enumerate(zip(*columns, strict=True))
-    rows = [row for row, texts in cells if any(texts) and is_until[row]]
-    return rows[-1] if rows else None
+    found = np.array(scores, np.float64)
+    return np.where(np.isfinite(found), found, np.nan)
 
   @functools.cached_property
   def memberships(self) -> tuple[np.ndarray, np.ndarray | None] | None:
@@ -248,9 +223,7 @@ class Run:
   @functools.cached_property
   def is_participating(self) -> np.ndarray:
     """Returns which rows of `clients` are participating ones, bool `[n]`."""
-    if 'group' in self.clients:
-      return np.array(self.clients.texts('group')) == 'participating'
-    return np.ones(len(next(iter(self.clients.columns.values()))), bool)
+    return np.array(self.clients.texts('group')) == 'participating'
 
   @functools.cached_property
   def attacker_ids(self) -> list[str]:

@@ -163,7 +163,6 @@ def _settled_row(run: run_lib.Run) -> Row:
 def heading(run: run_lib.Run) -> str:
   """Returns one sentence: algorithm, clients, sources, rounds and time."""
   algorithm = _named(run.config.get('algorithm'))
-  num_clients = _num_clients(run)
   clusters = 'one global model'
   if run.num_clusters > 1:
     clusters = f'{run.num_clusters} cluster models'
@@ -176,7 +175,7 @@ def heading(run: run_lib.Run) -> str:
     )
   trained = f'{algorithm} trained ' if algorithm else 'Training of '
   return (
-    f'{trained}{clusters} on {num_clients} clients{sources}, in '
+    f'{trained}{clusters} on {len(run.participating_ids)} clients{sources}, in '
     f'{_num_rounds(run)} and {run_time(run)}.'
   )
 
@@ -253,15 +252,7 @@ def _source_row(run: run_lib.Run, points, source: str) -> Row:
   """Returns score and number of the best cluster on one source."""
   texts = []
   for point in points:
-    # None or NaN where the source has no held-out examples.
-    scores = np.array(
-      [
-        point.get(f'held_out/{source}/cluster_{cluster}/{run.score_name}')
-        for cluster in range(run.num_clusters)
-      ],
-      np.float64,
-    )
-    scores[~np.isfinite(scores)] = np.nan
+    scores = run.scores_of(point)[:, run.source_names.index(source)]
     (best,) = association.best_clusters(
       scores[:, np.newaxis], higher_is_better=run.higher_is_better
     )
@@ -272,12 +263,6 @@ def _source_row(run: run_lib.Run, points, source: str) -> Row:
     texts.append(text if run.num_clusters == 1 else f'({best}) {text}')
   label = 'best cluster' if run.num_clusters > 1 else 'global model'
   return Row(f'{label} on held-out {source}', *texts)
-
-
-def _num_clients(run: run_lib.Run) -> int:
-  if 'group' not in run.clients:
-    return len(next(iter(run.clients.columns.values())))
-  return run.clients.texts('group').count('participating')
 
 
 def _named(section) -> str:

@@ -7,7 +7,6 @@ selected value.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -43,13 +42,8 @@ def sentences(sweep: sweep_lib.Sweep, question: plan.Question) -> list[str]:
   position = check(sweep.plan.axes, question)
   criterion = plan.CRITERIA[question.by]
   name = f'{criterion.metric}/{sweep.example.score_name}'
-  others = lambda row: row[:position] + row[position + 1 :]
-  groups: dict[tuple[Any, ...], list[sweep_lib.Cell]] = {}
-  for cell in sweep.cells:
-    groups.setdefault(others(cell.values), []).append(cell)
   found = []
-  for values, cells in groups.items():
-    where = plan.label(others(sweep.plan.axes), values)
+  for where, cells in sweep.groups(position).items():
     told = _tell(sweep, position, cells, name, criterion)
     found.append(f'{where}: {told}' if where else told)
   return found
@@ -88,7 +82,7 @@ def _tell(sweep, position, cells, name, criterion) -> str:
     if value != best
   )
   unit = ' %' if sweep.example.higher_is_better else ''
-  count = f'{len(seeds)} seed' + 's' * (len(seeds) != 1)
+  count = plan.seeds_text(len(seeds))
   if any(len(scores) > len(seeds) for scores in known.values()):
     count += ' that all values have'
   told = (

@@ -9,7 +9,7 @@ from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
 from tff_algos.reports.plotting import picture, style
-from tff_algos.reports.sweep import measures, plan, sweep_table
+from tff_algos.reports.sweep import measures, sweep_table
 from tff_algos.reports.sweep import sweep as sweep_lib
 
 _MAX_COLUMNS = 3
@@ -74,13 +74,11 @@ def draw(sweep: sweep_lib.Sweep, position: int) -> figure_lib.Figure | None:
 
 def _lines(sweep: sweep_lib.Sweep, position: int):
   """Returns label -> cells of each line, by ascending value."""
-  others = lambda row: row[:position] + row[position + 1 :]
-  lines = {}
-  for cell in sweep.cells:
-    label = plan.label(others(sweep.plan.axes), others(cell.values))
-    lines.setdefault(label, []).append(cell)
   by_value = lambda cell: cell.values[position]
-  return {label: sorted(cells, key=by_value) for label, cells in lines.items()}
+  return {
+    label: sorted(cells, key=by_value)
+    for label, cells in sweep.groups(position).items()
+  }
 
 
 def _draw_measure(

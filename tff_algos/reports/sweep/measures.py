@@ -145,11 +145,7 @@ def matched_scores(run: run_lib.Run) -> np.ndarray | None:
     source s, column t the source it is scored on; a row is NaN if there are
     fewer clusters. None if a score is missing, or there is one model only.
   """
-  return _match(run, run.held_out_scores)
-
-
-def _match(run: run_lib.Run, scores: np.ndarray) -> np.ndarray | None:
-  """Returns `matched_scores` of scores `[num_clusters, num_sources]`."""
+  scores = run.held_out_scores
   if run.num_clusters == 1 or not scores.size or not np.isfinite(scores).all():
     return None
   sources = association.match_by_scores(
@@ -172,19 +168,12 @@ def last(run: run_lib.Run) -> dict[str, float]:
   """
   evaluated = run.summary.get('last') or {}
   values = _with_sent(run, {**_trained(run), **evaluated})
-  name = f'held_out/{{}}/{{}}_{{}}/{run.score_name}'.format
-  scores = [
-    [
-      values.get(name(source, 'cluster', i), np.nan)
-      for source in run.source_names
-    ]
-    for i in range(run.num_clusters)
-  ]
-  matched = _match(run, np.array(scores))
+  name = f'held_out/{{}}/cluster_of_{{}}/{run.score_name}'.format
+  matched = matched_scores(run)
   if matched is not None:
     for row, source in zip(matched, run.source_names, strict=True):
       for value, scored_on in zip(row, run.source_names, strict=True):
-        values[name(scored_on, 'cluster_of', source)] = float(value)
+        values[name(scored_on, source)] = float(value)
   return values
 
 

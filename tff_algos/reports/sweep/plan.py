@@ -86,8 +86,8 @@ class PlannedRun(NamedTuple):
     values: One value for each axis.
     seed: `config.seed`.
     error: Error that prevented the run; empty if there was none.
-    pruned_round: Round after which a search ended the run as hopeless; None if
-      it did not.
+    pruned_round: Round after which a search ended the run as hopeless, counted
+      from the run's own start; None if it did not.
   """
 
   folder: str
@@ -130,6 +130,11 @@ class Plan(NamedTuple):
 def value_text(value: Any) -> str:
   """Returns a value as readable text."""
   return f'{value:.6g}' if isinstance(value, float) else str(value)
+
+
+def seeds_text(count: int) -> str:
+  """Returns a number of seeds as text."""
+  return f'{count} seed' + 's' * (count != 1)
 
 
 def label(axes: Sequence[Axis], values: Sequence[Any]) -> str:

@@ -177,6 +177,20 @@ class Sweep:
       if any(spread(cell.last, measure.name).num for cell in self.cells)
     )
 
+  def groups(self, position: int) -> dict[str, list[Cell]]:
+    """Returns the cells by the label of their values on all axes but one.
+
+    Args:
+      position: Of that axis.
+    """
+    others = lambda row: row[:position] + row[position + 1 :]
+    axes = others(self.plan.axes)
+    found: dict[str, list[Cell]] = {}
+    for cell in self.cells:
+      label = plan.label(axes, others(cell.values))
+      found.setdefault(label, []).append(cell)
+    return found
+
 
 def spread(points: Sequence[dict[str, float]], name: str) -> Spread:
   """Returns mean and deviation of a metric.

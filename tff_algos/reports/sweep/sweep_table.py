@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tff_algos.core import errors
-from tff_algos.reports.sweep import measures
+from tff_algos.reports.sweep import measures, plan
 from tff_algos.reports.sweep import sweep as sweep_lib
 
 ABSENT = '–'
@@ -87,7 +87,7 @@ def console(sweep: sweep_lib.Sweep, prefixes: Sequence[str]) -> str:
   lines = []
   for cell in sweep.cells:
     rate = cell.rate
-    heading = _seeds(len(cell.runs))
+    heading = plan.seeds_text(len(cell.runs))
     if rate is not None:
       heading += f'; clusters found (95 % interval): {rate_text(rate)}'
     lines.append(f'{cell.label or sweep.plan.name}  ({heading})')
@@ -135,7 +135,7 @@ def fewer_seeds(points: Sequence[dict[str, float]], name: str) -> str:
   is_given = any(point.get(name) is not None for point in points)
   if num == len(points) or not is_given:
     return ''
-  return f' ({num} of {_seeds(len(points))})'
+  return f' ({num} of {plan.seeds_text(len(points))})'
 
 
 def _place(sweep: sweep_lib.Sweep, cell: sweep_lib.Cell) -> dict[str, Any]:
@@ -156,10 +156,6 @@ def _comparable(points: Sequence[dict[str, float]]) -> list[str]:
   """Returns the metrics that are comparable between runs, in their order."""
   names = dict.fromkeys(name for point in points for name in point)
   return [name for name in names if measures.may_be_averaged(name)]
-
-
-def _seeds(count: int) -> str:
-  return f'{count} seed' + 's' * (count != 1)
 
 
 def _number(value: float) -> str:

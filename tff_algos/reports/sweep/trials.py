@@ -104,6 +104,6 @@ def _outcome(
     return 'not finished'
   # The search has failed such a trial.
   if num_finite < num_seeds:
-    seeds = f'{num_seeds} seed' + 's' * (num_seeds != 1)
+    seeds = plan_lib.seeds_text(num_seeds)
     return f'no finite objective in {num_seeds - num_finite} of {seeds}'
   return FINISHED

@@ -4,7 +4,7 @@ An aggregation rule is only as robust as under its worst attack, since an
 adversary selects the attack.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tff_algos.reports.sweep import measures, plan, sweep_table
 from tff_algos.reports.sweep import sweep as sweep_lib
@@ -75,20 +75,22 @@ def table(sweep: sweep_lib.Sweep) -> Table | None:
     return None
   position = keys.index(KEY)
   attacks = tuple(map(plan.value_text, sweep.plan.axes[position].values))
-  others = lambda row: row[:position] + row[position + 1 :]
-  groups: dict[tuple[Any, ...], dict[str, _Scores]] = {}
-  for cell in sweep.cells:
-    scores = _scores(sweep, cell)
-    if scores.num_seeds:
-      attack = plan.value_text(cell.values[position])
-      groups.setdefault(others(cell.values), {})[attack] = scores
+  groups = {
+    label: {
+      plan.value_text(cell.values[position]): scores
+      for cell in cells
+      if (scores := _scores(sweep, cell)).num_seeds
+    }
+    for label, cells in sweep.groups(position).items()
+  }
   if not any(
     scores.spread.num for group in groups.values() for scores in group.values()
   ):
     return None
   rows = tuple(
-    _row(sweep, plan.label(others(sweep.plan.axes), values), attacks, group)
-    for values, group in groups.items()
+    _row(sweep, label, attacks, group)
+    for label, group in groups.items()
+    if group
   )
   return Table(attacks, rows)
 
@@ -136,6 +138,6 @@ def _row(sweep, label, attacks, group) -> Row:
 
 def _text(sweep, scores: _Scores) -> str:
   if scores.num_diverged:
-    seeds = f'{scores.num_seeds} seed' + 's' * (scores.num_seeds != 1)
+    seeds = plan.seeds_text(scores.num_seeds)
     return f'{_DIVERGED} ({scores.num_diverged} of {seeds})'
   return sweep_table.spread_text(sweep, measures.Measure('', ''), scores.spread)

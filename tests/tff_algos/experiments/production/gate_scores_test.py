@@ -192,6 +192,18 @@ def test_a_place_that_is_not_finite_makes_the_example_so():
   np.testing.assert_array_equal(scores, [np.nan, 0.5])
 
 
+def test_an_example_of_padding_alone_is_no_unit():
+  model = dataclasses.replace(
+    exportable.linear_model(), label_shape=(2,), padding_label=2
+  )
+  scores = gate_scores.best_cluster_scores(
+    _exported('logits', [np.tile([0.0, 1.0, 0.0], (3, 2, 1))]),
+    _examples(np.array([[1, 0], [2, 2], [1, 2]])),
+    model,
+  )
+  np.testing.assert_array_equal(scores, [0.5, 1])
+
+
 @pytest.mark.parametrize('order', list(itertools.permutations(range(3))))
 @pytest.mark.parametrize(
   'task', [model_lib.CLASSIFICATION, model_lib.REGRESSION]

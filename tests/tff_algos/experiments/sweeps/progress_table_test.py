@@ -18,19 +18,31 @@ def _task(tmp_path, run, num_rounds=10):
   return run_process.Task(str(tmp_path), run, config)
 
 
-def _write(task, last, tail=''):
+def _write(task, last, tail='', first=0):
   task.folder.mkdir(exist_ok=True)
-  rows = ''.join(f'{number},0.5\r\n' for number in range(last + 1))
+  rows = ''.join(f'{number},0.5\r\n' for number in range(first, last + 1))
   (task.folder / 'metrics.csv').write_text(f'round,loss\r\n{rows}{tail}')
 
 
 def test_rounds_of_a_file_that_is_being_written(tmp_path):
   task = _task(tmp_path, 'a')
-  assert progress_table.last_round(task.folder) == 0
+  assert progress_table.num_rounds(task.folder) == 0
   _write(task, 3, tail='4,0.')
-  assert progress_table.last_round(task.folder) == 3
+  assert progress_table.num_rounds(task.folder) == 3
   (task.folder / 'metrics.csv').write_text('round,lo')
-  assert progress_table.last_round(task.folder) == 0
+  assert progress_table.num_rounds(task.folder) == 0
+
+
+def test_a_continued_run_counts_its_own_rounds(tmp_path):
+  clock, task = _Clock(), _task(tmp_path, 'a')
+  table = progress_table.ProgressTable(10, clock)
+  table.begin(task)
+  clock.seconds = 60.0
+  _write(task, 23, first=20)
+  assert table.lines() == [
+    '0 ended, 1 running, 02:20 left',
+    'a  round 3 of 10  02:20 left',
+  ]
 
 
 def test_time_left_of_all_runs_and_of_each(tmp_path):

@@ -54,7 +54,7 @@ class _Handle:
     with (folder / 'metrics.csv').open('w', newline='') as file:
       writer = csv.writer(file)
       writer.writerow(['round', _METRIC])
-      writer.writerows(enumerate(scores))
+      writer.writerows(enumerate(scores, self._engine.first_round))
     self._engine.num_polls += 1
     if self._engine.num_polls == self._engine.fails_at:
       raise KeyboardInterrupt
@@ -77,8 +77,9 @@ class _Handle:
 
 
 class _Engine:
-  def __init__(self, capacity=1, fails_at=0):
+  def __init__(self, capacity=1, fails_at=0, first_round=0):
     self.capacity, self.fails_at, self.num_polls = capacity, fails_at, 0
+    self.first_round = first_round
     self.lost = self.refused = lambda config: False
     self.final = lambda score: score
     self.started, self.ended = [], []
@@ -175,7 +176,8 @@ def test_a_plan_that_is_lost_is_written_anew(tmp_path, monkeypatch):
 
   monkeypatch.setitem(globals(), '_error_of', error_of)
   options = _OPTIONS._replace(num_trials=7)
-  plan = search.search(options, tmp_path, _Engine())
+  # Rounds of continued runs are counted from their own start.
+  plan = search.search(options, tmp_path, _Engine(first_round=20))
   assert {(run.seed, run.pruned_round) for run in plan.runs} == {
     *((0, None), (1, None), (1, 2))
   }
@@ -221,8 +223,8 @@ def test_rounds_are_read_again_only_when_there_are_more(tmp_path, monkeypatch):
     return read_rounds(folder)
 
   read_rounds = progress_table.read_rounds
-  # The table reads the last round by itself.
-  monkeypatch.setattr(progress_table, 'last_round', lambda folder: 0)
+  # The table counts the rounds by itself.
+  monkeypatch.setattr(progress_table, 'num_rounds', lambda folder: 0)
   monkeypatch.setattr(progress_table, 'read_rounds', read)
   plan = search.search(_OPTIONS, tmp_path, Patient())
   assert len(sizes) == len(set(sizes)) == 5 * len(plan.runs)

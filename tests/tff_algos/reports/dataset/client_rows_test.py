@@ -50,13 +50,6 @@ def test_a_row_is_the_mean_of_its_clients():
   np.testing.assert_allclose(rows.mean(shares), [[0.2, 0.8], [1, 0]])
 
 
-def test_thin_out():
-  clients = np.arange(1000)[::-1]
-  few = client_rows.thin_out(clients, 10)
-  assert (few[0], few[-1], len(set(few.tolist()))) == (999, 0, 10)
-  assert client_rows.thin_out(clients, 1000) is clients
-
-
 def test_shares():
   shares = client_rows.shares_of(np.array([[1, 3], [0, 0]]))
   np.testing.assert_allclose(shares[0], [0.25, 0.75])

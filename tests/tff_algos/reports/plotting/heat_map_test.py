@@ -59,3 +59,9 @@ def test_clusters_stand_in_the_order_of_their_sources(axes, tmp_path):
   assert [label.get_text() for label in labels] == ['1', '0']
   assert labels[0].get_color() == style.planted_colors(run)[0]
   assert [label.get_text() for label in axes.get_yticklabels()] == ['row']
+
+
+def test_thinning_keeps_both_ends():
+  np.testing.assert_array_equal(heat_map.thin(9, 3), [0, 4, 8])
+  np.testing.assert_array_equal(heat_map.thin(2, 3), [0, 1])
+  np.testing.assert_array_equal(heat_map.thin(1, 3), [0])

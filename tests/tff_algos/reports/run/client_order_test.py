@@ -57,9 +57,3 @@ def test_groups_are_parted_and_named(tmp_path, planted):
   places = [1, 3.5] if planted else range(5)
   np.testing.assert_array_equal(axes.get_yticks(), places)
   assert axes.get_ylabel().startswith('5 of 6 clients, by ')
-
-
-def test_thinning_keeps_both_ends():
-  np.testing.assert_array_equal(client_order.thin(9, 3), [0, 4, 8])
-  np.testing.assert_array_equal(client_order.thin(2, 3), [0, 1])
-  np.testing.assert_array_equal(client_order.thin(1, 3), [0])

@@ -172,8 +172,11 @@ def test_missing_columns_drop_pictures_and_old_ones_go(tmp_path):
   for name in ('evaluation/atoms.csv', 'drift.json'):
     (tmp_path / name).unlink()
   (tmp_path / 'metrics.csv').write_text('round\n0\n1\n')
-  (tmp_path / 'evaluation' / 'clients.csv').write_text('client_id\nc0\n')
-  sealed_json.write(tmp_path / 'evaluation' / 'summary.json', {})
+  (tmp_path / 'evaluation' / 'clients.csv').write_text(
+    'client_id,group\nc0,participating\n'
+  )
+  summary = {'source_names': ['a'], 'num_clusters': 1}
+  sealed_json.write(tmp_path / 'evaluation' / 'summary.json', summary)
   index = page.write_report(tmp_path)
   assert set(_contents(index.parent)) == {'index.html'}
 
@@ -249,5 +252,5 @@ def test_the_cluster_id_is_explained_where_it_is_shown(reported, tmp_path):
   assert note in reported[1].read_text()
   fake_workdir.write(tmp_path, num_rounds=2)
   path = tmp_path / 'evaluation' / 'summary.json'
-  sealed_json.write(path, {'num_clusters': 2})
+  sealed_json.write(path, {'source_names': ['a'], 'num_clusters': 2})
   assert note not in page.write_report(tmp_path).read_text()

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from tests.testing import fake_workdir
@@ -182,22 +183,18 @@ def test_without_validation_examples_there_is_no_best_round(tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('scores', 'is_warned'), [((0.9, 0.7, 0.7, 0.6), True), ((1, 0, 0, 1), False)]
+  ('scores', 'is_warned'),
+  [([[0.9, 0.7, 0.8], [0.7] * 3, [0.6] * 3], True), (np.eye(3), False)],
 )
 def test_one_model_that_is_best_everywhere(workdir, scores, is_warned):
   _write_memberships(workdir, '1,0,0', '0,1,0', '0,0,1')
-  names = [
-    f'held_out/{source}/cluster_{cluster}/accuracy'
-    for source in 'ab'
-    for cluster in (0, 1)
-  ]
-  values = ','.join(map(str, scores))
-  _set_rounds(workdir, f'round,{",".join(names)}\n0,{values}\n')
+  _set_rounds(workdir, 'round,a/accuracy\n0,1\n')
+  fake_workdir.score_held_out(workdir, scores)
   found = _sentences(workdir)
   assert len(found) == is_warned
   if is_warned:
     assert found[0].startswith(
-      'The model of cluster 0 is the best on all 2 source distributions'
+      'The model of cluster 0 is the best on all 3 source distributions'
     )
 
 

@@ -24,7 +24,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   word = style.score_label(run).capitalize()
   figure = style.new_figure(
     1.9 + 0.55 * len(scores),
-    f'{word} on held-out examples, round {run.held_out_round}',
+    f'{word} on held-out examples, round {run.evaluated_round}',
   )
   axes = figure.subplots()
   is_printed = scores.shape[1] <= _MAX_PRINTED

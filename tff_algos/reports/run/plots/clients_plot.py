@@ -69,10 +69,8 @@ def _read_scores(run: run_lib.Run) -> _Scores | None:
   known = np.isfinite(personalized) & np.isfinite(cluster)
   # Unseen clients may have scores of a fitted mixture.
   known &= run.is_participating
-  examples = np.ones(len(known))
-  if 'num_test_examples' in run.clients:
-    examples = run.clients.numbers('num_test_examples')
-    known &= examples > 0
+  examples = run.clients.numbers('num_test_examples')
+  known &= examples > 0
   if not known.any():
     return None
   ids = np.array(run.clients.texts('client_id'))

@@ -7,7 +7,7 @@ from matplotlib import figure as figure_lib
 from matplotlib import patches, ticker
 
 from tff_algos.evaluation import association
-from tff_algos.reports.plotting import picture, style
+from tff_algos.reports.plotting import heat_map, picture, style
 from tff_algos.reports.run import client_order
 from tff_algos.reports.run import run as run_lib
 
@@ -28,7 +28,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   clusters = history.main_clusters
   order = client_order.by_planted_source(run, clusters[-1])
   rows = order.thinned(_MAX_CLIENTS)
-  columns = client_order.thin(len(clusters), _MAX_ROUNDS)
+  columns = heat_map.thin(len(clusters), _MAX_ROUNDS)
   figure = style.new_figure(
     1.6 + np.clip(0.11 * len(rows), 1.8, 5.5),
     'Cluster of every client by round',

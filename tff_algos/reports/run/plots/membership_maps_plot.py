@@ -25,7 +25,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
     return None
   order = client_order.by_planted_source(run, history.main_clusters[-1])
   rows = order.thinned(_MAX_CLIENTS)
-  shown = client_order.thin(len(history.rounds), _MAX_MAPS)
+  shown = heat_map.thin(len(history.rounds), _MAX_MAPS)
   maps = history.at(shown)[:, order.clients[rows]][..., run.cluster_order]
   figure = style.new_figure(
     1.7 + np.clip(0.09 * len(rows), 1.8, 5.0),

@@ -138,7 +138,8 @@ def test_nothing_to_draw(tmp_path):
 def test_only_the_initial_state(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=0)
   path = tmp_path / 'evaluation' / 'summary.json'
-  sealed_json.write(path, {'source_names': ['upright', 'rotated_90']})
+  names = ['upright', 'rotated_90']
+  sealed_json.write(path, {'source_names': names, 'num_clusters': 2})
   figure = accuracy_plot.draw(run_lib.read(tmp_path))
   for axes, num_models in zip(figure.axes, (2, 2, 3), strict=True):
     # A line of one point is seen by its marker.

@@ -33,59 +33,30 @@ def test_scores_nearly_the_same_look_nearly_the_same(tmp_path):
 
 def test_a_hard_source_is_not_pale_as_a_whole(tmp_path):
   fake_workdir.write(tmp_path, score='mse')
-  names = [
-    f'held_out/{source}/cluster_{cluster}/mse'
-    for source in ('upright', 'rotated_90')
-    for cluster in (0, 1)
-  ]
-  text = f'round,{",".join(names)}\n0,10,20,90,60\n'
-  (tmp_path / 'metrics.csv').write_text(text)
+  fake_workdir.score_held_out(tmp_path, [[10, 90], [20, 60]], 'mse')
   (axes,) = centers_plot.draw(run_lib.read(tmp_path)).axes
   goodness = axes.images[0].get_array()
   np.testing.assert_allclose(goodness, [[1, 0], [0, 1]])
 
 
-def _write_scores(workdir, *rows):
-  """Writes scores of clusters 0 and 1 on two sources, row by row."""
-  fake_workdir.write(workdir)
-  names = [
-    f'held_out/{source}/cluster_{cluster}/accuracy'
-    for source in ('upright', 'rotated_90')
-    for cluster in (0, 1)
-  ]
-  (workdir / 'metrics.csv').write_text(
-    '\n'.join([f'round,{",".join(names)}', *rows, ''])
-  )
+def _draw_scores(workdir, scores):
+  fake_workdir.write(workdir, num_rounds=3)
+  fake_workdir.score_held_out(workdir, scores)
   return centers_plot.draw(run_lib.read(workdir))
 
 
 def test_a_first_source_without_held_out_examples_has_dashes(tmp_path):
-  figure = _write_scores(
-    tmp_path, '0,nan,nan,.1,.1', '3,nan,nan,.5,.6', '4,,,,'
-  )
+  figure = _draw_scores(tmp_path, [[np.nan, 0.5], [None, 0.6]])
   (axes,) = figure.axes
   assert [text.get_text() for text in axes.texts] == ['–', '50.0', '–', '60.0']
+  assert len(axes.patches) == 1
   assert figure.get_suptitle().endswith('round 3')
 
 
 def test_a_cluster_model_that_became_nan_keeps_no_earlier_score(tmp_path):
-  figure = _write_scores(tmp_path, '0,.1,.1,.1,.1', '5,nan,.2,inf,.3')
-  (axes,) = figure.axes
+  (axes,) = _draw_scores(tmp_path, [[np.nan, np.inf], [0.2, 0.3]]).axes
   assert [text.get_text() for text in axes.texts] == ['–', '–', '20.0', '30.0']
-  assert (
-    _write_scores(tmp_path / 'no', '0,.1,.1,.1,.1', '5,nan,nan,nan,nan') is None
-  )
-  assert _write_scores(tmp_path / 'none', '0,,,,') is None
-
-
-def test_a_cluster_that_was_never_scored_gets_a_dash(tmp_path):
-  fake_workdir.write(tmp_path)
-  path = tmp_path / 'metrics.csv'
-  name = 'held_out/upright/cluster_'
-  path.write_text(path.read_text().replace(name, 'gone/'))
-  (axes,) = centers_plot.draw(run_lib.read(tmp_path)).axes
-  assert [text.get_text() for text in axes.texts].count('–') == 2
-  assert len(axes.patches) == 1
+  assert _draw_scores(tmp_path, np.full([2, 2], np.nan)) is None
 
 
 def test_scores_of_many_sources_are_not_printed(tmp_path):
@@ -95,10 +66,6 @@ def test_scores_of_many_sources_are_not_printed(tmp_path):
   assert {text.get_text() for text in axes.texts} == {''}
 
 
-def test_nothing_to_draw(tmp_path):
-  fake_workdir.write(tmp_path)
-  (tmp_path / 'metrics.csv').write_text('round\n0\n1\n')
+def test_scores_of_a_single_model_are_in_the_table(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2, num_clusters=1)
   assert centers_plot.draw(run_lib.read(tmp_path)) is None
-  # The scores of a single model are in the table.
-  fake_workdir.write(tmp_path / 'one', num_clusters=1)
-  assert centers_plot.draw(run_lib.read(tmp_path / 'one')) is None
