@@ -104,8 +104,8 @@ def run(
     raise errors.ConfigError(
       "config.dataset.splits.split_by='client' moves examples from training to "
       'test as clients grow, so later nights would be tested on what they were '
-      f'trained on. Take {dataset_options.CONTENT!r}, {dataset_options.GROUP!r} '
-      f'or {dataset_options.CLIENT_TIME!r}'
+      f"trained on. Take '{dataset_options.CONTENT}', "
+      f"'{dataset_options.GROUP}' or '{dataset_options.CLIENT_TIME}'"
     )
   if options.keep_versions is not None:
     checks.check_int(
