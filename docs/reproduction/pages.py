@@ -196,7 +196,7 @@ def store(stored: results.Experiment, workdir: pathlib.Path) -> None:
     found = result['cells'].get(label)
     merged = cell if found is None else _merged(stored, cell, found)
     result['cells'][label] = merged
-  sealed_json.write(stored.record, result)
+  results.write(stored, result)
 
 
 def _merged(

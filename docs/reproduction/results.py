@@ -7,10 +7,11 @@ seed. The program that writes them is `docs.reproduction.pages`.
 
 import dataclasses
 import fnmatch
+import json
 import pathlib
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -217,9 +218,66 @@ def read(experiment: Experiment) -> dict[str, Any] | None:
   """
   if not experiment.record.is_file():
     return None
-  return sealed_json.read(
+  result = sealed_json.read(
     experiment.record, f'Run `make reproduction RUN={experiment.id}`.'
   )
+  shared = result.pop('config')
+  for cell in result['cells'].values():
+    cell['config'] = _joined(shared, cell['config'])
+  return result
+
+
+def write(experiment: Experiment, result: Mapping[str, Any]) -> None:
+  """Stores the result of an experiment.
+
+  What the configs of its cells have in common stands once in the file, and of
+  each cell the rest.
+  """
+  cells = result['cells']
+  shared = _shared([cell['config'] for cell in cells.values()])
+  rests = {
+    label: {**cell, 'config': _rest(cell['config'], shared)}
+    for label, cell in cells.items()
+  }
+  content = {**result, 'config': shared, 'cells': rests}
+  sealed_json.write(experiment.record, content)
+
+
+def _shared(configs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+  """Returns the keys and values that all configs have."""
+  shared = {}
+  for key in configs[0]:
+    if not all(key in one for one in configs):
+      continue
+    values = [one[key] for one in configs]
+    if all(isinstance(value, dict) for value in values):
+      shared[key] = _shared(values)
+    elif len({json.dumps(value) for value in values}) == 1:
+      shared[key] = values[0]
+  return shared
+
+
+def _rest(
+  config: Mapping[str, Any], shared: Mapping[str, Any]
+) -> dict[str, Any]:
+  """Returns a config without what is shared."""
+  rest = {}
+  for key, value in config.items():
+    if key not in shared:
+      rest[key] = value
+    elif isinstance(value, dict) and (inner := _rest(value, shared[key])):
+      rest[key] = inner
+  return rest
+
+
+def _joined(
+  shared: Mapping[str, Any], rest: Mapping[str, Any]
+) -> dict[str, Any]:
+  """Returns the config of which `_rest` is the rest."""
+  joined = {**shared, **rest}
+  for key in shared.keys() & rest.keys():
+    joined[key] = _joined(shared[key], rest[key])
+  return joined
 
 
 def judge(better: Mapping[int, float], worse: Mapping[int, float]) -> Judgement:

@@ -100,7 +100,7 @@ def _changed(tmp_path, monkeypatch):
       if run.seed == 0:
         cells[label] = {'config': config_lib.to_dict(config)}
     change(cells['learning_rate=0.5']['config'])
-    pages.sealed_json.write(_LAB.record, {'cells': cells})
+    results.write(_LAB, {'cells': cells})
     return pages.stale_cells(_LAB)
 
   return store
@@ -130,9 +130,9 @@ def test_a_cell_that_the_sweep_has_no_more_is_stale(changed):
     del config
 
   assert changed(change) == set()
-  content = json.loads(_LAB.record.read_text())
+  content = results.read(_LAB)
   content['cells']['learning_rate=7.0'] = content['cells']['learning_rate=0.5']
-  pages.sealed_json.write(_LAB.record, content)
+  results.write(_LAB, content)
   assert pages.stale_cells(_LAB) == {'learning_rate=7.0'}
 
 
@@ -180,8 +180,8 @@ def test_cells_that_a_stored_sweep_lacks_are_kept(swept, tmp_path, monkeypatch):
   monkeypatch.setattr(results, '_STORED', tmp_path / 'stored')
   pages.store(_LAB, swept)
   before = results.read(_LAB)['cells']
-  earlier = {**before, 'rate=9': {'runs': []}}
-  pages.sealed_json.write(_LAB.record, {'cells': earlier})
+  earlier = {**before, 'rate=9': {'config': {}, 'runs': []}}
+  results.write(_LAB, {'cells': earlier})
   pages.store(_LAB, swept)
   assert results.read(_LAB)['cells'] == earlier
 
@@ -208,7 +208,7 @@ def test_seeds_of_an_unchanged_cell_are_kept(
     earlier['rounds'] = [0, 1, 4]
   elif changed == 'metrics':
     earlier['runs'][0]['metrics'] = {'loss': [3.0, 2.0, 1.0]}
-  pages.sealed_json.write(lab.record, {'cells': {'rate=0.5': earlier}})
+  results.write(lab, {'cells': {'rate=0.5': earlier}})
   shutil.rmtree(swept / 'rate=0.5' / 'seed_1')
   pages.store(lab, swept)
   alone = {**both, 'runs': both['runs'][:1], 'provenance': [{'revision': 'r0'}]}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from docs.reproduction import results
-from tff_algos.core import errors, sealed_json
+from tff_algos.core import errors
 
 _METRIC = 'test/accuracy'
 
@@ -100,9 +100,27 @@ def _lab(tmp_path, monkeypatch):
 
   def store(**cells):
     content = {'command': 'c', 'cells': cells}
-    sealed_json.write(results.find('lab/one').record, content)
+    results.write(results.find('lab/one'), content)
 
   return store
+
+
+def test_configs_come_back_and_what_they_share_is_stored_once(lab):
+  small = {'law': 'equal', 'sizes': {'least': None, 'options': {}}, 'seed': 0}
+  large = {'law': 'equal', 'sizes': {'options': {}, 'most': 1.0}, 'seed': 0.0}
+  other = {'law': {'name': 'equal'}, 'sizes': 3, 'seed': None}
+  for configs in ([small, large], [small, large, other], [other]):
+    cells = {str(one): {'config': one} for one in configs}
+    lab(**cells)
+    stored = results.read(results.find('lab/one'))
+    # As JSON, where 0, 0.0 and null differ.
+    assert json.dumps(stored['cells'], sort_keys=True) == json.dumps(
+      cells, sort_keys=True
+    )
+  lab(small={'config': small}, large={'config': large})
+  file = json.loads(results.find('lab/one').record.read_text())
+  assert file['config'] == {'law': 'equal', 'sizes': {'options': {}}}
+  assert file['cells']['large']['config'] == {'sizes': {'most': 1.0}, 'seed': 0}
 
 
 def test_page_has_what_is_stored_and_no_deviation_of_two_seeds(lab):
