@@ -74,14 +74,6 @@ def test_without_the_truth_only_the_estimate_is_drawn(tmp_path):
   assert len(memberships_plot.draw(run_lib.read(tmp_path)).axes) == 1
 
 
-def test_nothing_to_draw(tmp_path):
-  fake_workdir.write(tmp_path, num_clusters=1)
-  assert memberships_plot.draw(run_lib.read(tmp_path)) is None
-  path = tmp_path / 'evaluation' / 'clients.csv'
-  path.write_text('client_id\nc0\n')
-  assert memberships_plot.draw(run_lib.read(tmp_path)) is None
-
-
 def _forget_membership(workdir, *clients):
   """Clears the memberships of clients, as if they were never sampled."""
   path = workdir / 'evaluation' / 'clients.csv'
