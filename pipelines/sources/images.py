@@ -73,8 +73,7 @@ class Images(base.FileSource):
   """PNG, JPEG or BMP files of any size, with a class and a client."""
 
   def __init__(self, options: Options, seed: int) -> None:
-    del seed
-    self._options = options
+    super().__init__(options, seed)
     self._folder = pathlib.Path(options.folder)
 
   def features(self) -> base.Features:
