@@ -113,6 +113,14 @@ def test_majority_class_by_hand():
   np.testing.assert_allclose(found.overall, [0.5, 0.0, 0.75, np.nan])
 
 
+def test_own_majority_beats_the_majority_of_all():
+  train = [[5, 0], [0, 6]]
+  test = [[4, 0], [1, 3]]
+  found = summaries.majority_class_scores(train, test)
+  np.testing.assert_allclose(found.per_client, [1.0, 0.75])
+  np.testing.assert_allclose(found.overall, [0.0, 0.75])
+
+
 def test_classes_tie_for_all_clients():
   found = summaries.majority_class_scores([[1, 0], [0, 1]], [[2, 0], [2, 0]])
   np.testing.assert_allclose(found.overall, [1.0, 1.0])
