@@ -183,6 +183,10 @@ class FileSource:
     """Returns None: the examples come from one distribution."""
     return None
 
+  def has_test_split(self) -> bool:
+    """Returns False."""
+    return False
+
   def facts(self) -> Mapping[str, Any]:
     """Returns nothing to add to the manifest."""
     return {}

@@ -49,7 +49,3 @@ class Digits(base.FileSource):
   def recipe(self) -> Mapping[str, Any]:
     """Returns an empty recipe: there are no options."""
     return {}
-
-  def has_test_split(self) -> bool:
-    """Returns False."""
-    return False

@@ -126,10 +126,6 @@ class Images(base.FileSource):
     """Returns the names of the classes."""
     return {'class_names': list(self._classes)}
 
-  def has_test_split(self) -> bool:
-    """Returns False."""
-    return False
-
   def locate(self, part: str, position: int) -> base.Location:
     """Returns the file of an image, or its line in the table."""
     del part
