@@ -52,10 +52,6 @@ class Options:
 class Arrays(base.FolderSource):
   """Examples in arrays, each with its client."""
 
-  def __init__(self, options: Options, seed: int) -> None:
-    del seed
-    self._options = options
-
   def features(self) -> base.Features:
     """Returns the shapes and dtypes of the arrays."""
     opened = self._open()

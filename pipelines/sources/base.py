@@ -168,8 +168,12 @@ class Source(Protocol):
 class FileSource:
   """Base of sources of arrays, without distributions and further facts.
 
-  Subclasses add the rest of `Source`.
+  Subclasses add the rest of `Source`; few of them use the dataset's seed.
   """
+
+  def __init__(self, options: Any, seed: int) -> None:
+    del seed
+    self._options = options
 
   def feature_spec(self) -> spec_lib.FeatureSpec | None:
     """Returns None: the examples are arrays."""
@@ -178,6 +182,10 @@ class FileSource:
   def native_source_names(self) -> tuple[str, ...] | None:
     """Returns None: the examples come from one distribution."""
     return None
+
+  def has_test_split(self) -> bool:
+    """Returns False."""
+    return False
 
   def facts(self) -> Mapping[str, Any]:
     """Returns nothing to add to the manifest."""
@@ -192,10 +200,8 @@ class FileSource:
 class FolderSource(FileSource):
   """Base of sources of files in one folder, which is not part of the recipe.
 
-  Subclasses have `_options` with a `folder`, and `_files`.
+  The options have a `folder`, and subclasses `_files`.
   """
-
-  _options: Any
 
   def _files(self) -> Sequence[pathlib.Path]:
     """Returns all files that are read, in a deterministic order."""
@@ -228,7 +234,7 @@ class GeneratedSource(FileSource):
   NAME: ClassVar[str]
 
   def __init__(self, options: Any, seed: int) -> None:
-    self._options = options
+    super().__init__(options, seed)
     self._seed = seed
 
   def checksums(self) -> Mapping[str, str]:

@@ -70,10 +70,6 @@ class Options:
 class Cifar(base.FolderSource):
   """Source of 32x32 colour images; the part of a block is a file name."""
 
-  def __init__(self, options: Options, seed: int) -> None:
-    del seed
-    self._options = options
-
   def features(self) -> base.Features:
     """Returns images of three channels, read as values from 0 to 1."""
     _, num_classes = self._labelling()

@@ -63,10 +63,6 @@ class ClientDatabase(base.FolderSource):
   from the first record of its block.
   """
 
-  def __init__(self, options: Any, seed: int) -> None:
-    del seed
-    self._options = options
-
   def blocks(self) -> Sequence[base.Block]:
     """Returns the blocks of the splits, client by client."""
     return [

@@ -148,12 +148,7 @@ def _read_rows(path: pathlib.Path, form: Format, mtime_ns: int) -> Rows:
   lines, rows = [], []
   try:
     columns = [*(reader.fieldnames or ())]
-    for column in form.columns:
-      if columns.count(column) != 1:
-        raise errors.DataError(
-          f'{path} has {columns.count(column) or "no"} column {column!r}; its '
-          f'columns are: {", ".join(columns) or "none"}'
-        )
+    table.check_columns(path, columns, form.columns)
     for row in reader:
       lines.append(reader.line_num)
       rows.append(row)

@@ -28,9 +28,6 @@ def _load() -> tuple[Array, Array]:
 class Digits(base.FileSource):
   """UCI's optical digits, the test part: pixels 0 to 16, no official split."""
 
-  def __init__(self, options: Options, seed: int) -> None:
-    del options, seed
-
   def features(self) -> base.Features:
     """Returns 8x8 images with one channel, read as values from 0 to 1."""
     return base.image_features((8, 8, 1), 10)._replace(x_scale=1 / 16)
@@ -52,7 +49,3 @@ class Digits(base.FileSource):
   def recipe(self) -> Mapping[str, Any]:
     """Returns an empty recipe: there are no options."""
     return {}
-
-  def has_test_split(self) -> bool:
-    """Returns False."""
-    return False

@@ -63,10 +63,6 @@ class Options:
 class Emnist(base.FolderSource):
   """28x28 grey images of digits and letters, upright."""
 
-  def __init__(self, options: Options, seed: int) -> None:
-    del seed
-    self._options = options
-
   def features(self) -> base.Features:
     """Returns images with one channel, read as values from 0 to 1."""
     if self._has_distributions():

@@ -58,10 +58,6 @@ class Writer(NamedTuple):
 class Femnist(base.FolderSource):
   """28x28 images, upright, as values from 0 to 1; 1 is paper."""
 
-  def __init__(self, options: Options, seed: int) -> None:
-    del seed
-    self._options = options
-
   def features(self) -> base.Features:
     """Returns float32 images with one channel, as they are stored."""
     return base.float_image_features((28, 28, 1), self._options.num_classes)

@@ -58,10 +58,6 @@ class Options:
 class Idx(base.FolderSource):
   """8-bit grey images with whole-number labels."""
 
-  def __init__(self, options: Options, seed: int) -> None:
-    del seed
-    self._options = options
-
   def features(self) -> base.Features:
     """Returns square or oblong images with one channel, read as 0 to 1."""
     images, _ = read_labelled(*self._paths('train'))

@@ -73,8 +73,7 @@ class Images(base.FileSource):
   """PNG, JPEG or BMP files of any size, with a class and a client."""
 
   def __init__(self, options: Options, seed: int) -> None:
-    del seed
-    self._options = options
+    super().__init__(options, seed)
     self._folder = pathlib.Path(options.folder)
 
   def features(self) -> base.Features:
@@ -126,10 +125,6 @@ class Images(base.FileSource):
   def facts(self) -> Mapping[str, Any]:
     """Returns the names of the classes."""
     return {'class_names': list(self._classes)}
-
-  def has_test_split(self) -> bool:
-    """Returns False."""
-    return False
 
   def locate(self, part: str, position: int) -> base.Location:
     """Returns the file of an image, or its line in the table."""

@@ -100,12 +100,7 @@ def _list_groups(
     sizes = [
       file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)
     ]
-  for column in columns:
-    if names.count(column) != 1:
-      raise errors.DataError(
-        f'{path} has {names.count(column) or "no"} column {column!r}; its '
-        f'columns are: {", ".join(names) or "none"}'
-      )
+  table.check_columns(path, names, columns)
   return tuple(RowGroup(path, i, size) for i, size in enumerate(sizes))
 
 

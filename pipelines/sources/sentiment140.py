@@ -59,10 +59,6 @@ class Options:
 class Sentiment140(base.FolderSource):
   """Source of tweets as word ids; class 0 is negative, class 1 positive."""
 
-  def __init__(self, options: Options, seed: int) -> None:
-    del seed
-    self._options = options
-
   def features(self) -> base.Features:
     """Returns ids of words with two classes."""
     return base.token_features(self._options.length, len(_CLASSES))

@@ -89,10 +89,6 @@ class Shakespeare(base.FolderSource):
   character in the role's text.
   """
 
-  def __init__(self, options: Options, seed: int) -> None:
-    del seed
-    self._options = options
-
   def features(self) -> base.Features:
     """Returns character ids; classes are characters as well."""
     return base.token_features(

@@ -122,10 +122,6 @@ class SoftmaxGroups(base.GeneratedSource):
     """Returns `group_0`, `group_1` and so on."""
     return tuple(f'group_{g}' for g in range(self._options.num_groups))
 
-  def has_test_split(self) -> bool:
-    """Returns False."""
-    return False
-
   def facts(self) -> Mapping[str, Any]:
     """Returns the B_k of each client."""
     return {

@@ -149,10 +149,6 @@ class Table(base.FileSource):
   Subclasses read the files.
   """
 
-  def __init__(self, options: Any, seed: int) -> None:
-    del seed
-    self._options = options
-
   def features(self) -> base.Features:
     """Returns float32 vectors, not normalised, or raw columns."""
     num_classes = len(self._options.classes or ())
@@ -420,6 +416,18 @@ class Table(base.FileSource):
     if time is None and options.time_column:
       return _problem('not a number, date or time', options.time_column, row)
     return None
+
+
+def check_columns(
+  path: pathlib.Path, found: Sequence[str], needed: Sequence[str]
+) -> None:
+  """Raises DataError unless a file has each needed column once."""
+  for column in needed:
+    if found.count(column) != 1:
+      raise errors.DataError(
+        f'{path} has {found.count(column) or "no"} column {column!r}; its '
+        f'columns are: {", ".join(found) or "none"}'
+      )
 
 
 def _wanted(feature: spec_lib.Feature) -> str:

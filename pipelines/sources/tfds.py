@@ -72,10 +72,6 @@ class Options:
 class Tfds(base.FileSource):
   """Source of images or texts with a class."""
 
-  def __init__(self, options: Options, seed: int) -> None:
-    del seed
-    self._options = options
-
   def features(self) -> base.Features:
     """Returns 8-bit images, read as values from 0 to 1, or ids of words."""
     num_classes = self._num_classes()

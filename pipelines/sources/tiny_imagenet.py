@@ -35,7 +35,7 @@ class TinyImagenet(base.FileSource):
   """Source of 64x64 colour images; grey ones get three equal channels."""
 
   def __init__(self, options: Options, seed: int) -> None:
-    del seed
+    super().__init__(options, seed)
     self._folder = pathlib.Path(options.folder)
 
   def features(self) -> base.Features:

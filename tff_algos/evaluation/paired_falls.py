@@ -47,24 +47,6 @@ def mean(scores: np.ndarray) -> np.ndarray:
   return scores.mean(axis=-1)
 
 
-def worst_decile(higher_is_better: bool) -> Statistic:
-  """Returns the mean of the worst tenth of the units, as a statistic.
-
-  The tenth is rounded down, and has at least one unit, as in
-  `summaries.summarize`.
-  """
-
-  def statistic(scores: np.ndarray) -> np.ndarray:
-    count = max(1, scores.shape[-1] // 10)
-    ascending = np.sort(scores, axis=-1)
-    worst = (
-      ascending[..., :count] if higher_is_better else (ascending[..., -count:])
-    )
-    return worst.mean(axis=-1)
-
-  return statistic
-
-
 def estimate(
   before: np.ndarray,
   after: np.ndarray,

@@ -21,8 +21,8 @@ class ClientSummary(NamedTuple):
   Attributes:
     weighted_mean: Mean weighted by examples: the metric over all examples.
     plain_mean: Unweighted mean over clients.
-    worst_decile: Mean of the worst 10 % of the clients (rounded down, at least
-      one): the lowest of an accuracy, the highest of an error.
+    worst_decile: Mean of the worst 10 % of the clients, see `worst_decile`: the
+      lowest of an accuracy, the highest of an error.
     num_clients: Clients in the summary.
     num_without_examples: Clients left out because they have no examples.
     num_nan: Clients left out because their value is NaN despite examples.
@@ -58,6 +58,17 @@ def is_error(metric: str) -> bool:
   return name.endswith((*_ERRORS, _NUM_NAN))
 
 
+def worst_decile(values: np.ndarray, *, higher_is_better: bool) -> np.ndarray:
+  """Returns the mean of the worst tenth over the last axis.
+
+  The tenth is rounded down, and has at least one value.
+  """
+  count = max(1, values.shape[-1] // 10)
+  ascending = np.sort(values, axis=-1)
+  worst_first = ascending if higher_is_better else ascending[..., ::-1]
+  return worst_first[..., :count].mean(axis=-1)
+
+
 def summarize(
   values: np.ndarray, num_examples: np.ndarray, *, higher_is_better: bool
 ) -> ClientSummary:
@@ -87,11 +98,10 @@ def summarize(
   kept, weights = values[counted], num_examples[counted]
   means = (np.nan, np.nan, np.nan)
   if kept.size:
-    worst_first = np.sort(kept) if higher_is_better else np.sort(kept)[::-1]
     means = (
       float(np.average(kept, weights=weights)),
       float(kept.mean()),
-      float(worst_first[: max(1, kept.size // 10)].mean()),
+      float(worst_decile(kept, higher_is_better=higher_is_better)),
     )
   return ClientSummary(
     *means,

@@ -308,9 +308,3 @@ def test_missing_shard(copy):
   _version_file(copy, 'test-00001*').unlink()
   with pytest.raises(errors.DataError, match='test-00001-of-00002.*is missing'):
     dataset_lib.FederatedDataset.open(copy, verify=False)
-
-
-def test_half_written_dataset(copy):
-  (copy / 'CURRENT').unlink()
-  with pytest.raises(errors.DataError, match='CURRENT, which is written last'):
-    dataset_lib.FederatedDataset.open(copy)

@@ -1,19 +1,8 @@
 import concurrent.futures
-import pathlib
 
 import pytest
 
 from tff_algos.data import layout
-
-
-def test_shard_name():
-  name = layout.shard_name('train', 3, 16)
-  assert name == 'train-00003-of-00016.array_record'
-
-
-def test_version_folder():
-  folder = layout.version_folder(pathlib.Path('a'), 'v1')
-  assert folder == pathlib.Path('a/versions/v1')
 
 
 def test_an_address_in_place_of_a_folder(tmp_path):

@@ -25,6 +25,10 @@ def test_worst_decile_is_the_low_end_of_accuracy_and_the_high_end_of_error():
   error = summaries.summarize(values, ones, higher_is_better=False)
   assert accuracy.worst_decile == pytest.approx(0.5)  # 10 % of 29: 2 clients
   assert error.worst_decile == pytest.approx(27.5)
+  stacked = np.stack([values, values[::-1]])
+  for higher_is_better, expected in ((True, 0.5), (False, 27.5)):
+    found = summaries.worst_decile(stacked, higher_is_better=higher_is_better)
+    np.testing.assert_allclose(found, [expected, expected])
 
 
 def test_clients_without_a_value_are_left_out_and_counted():

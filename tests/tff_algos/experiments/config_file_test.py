@@ -35,11 +35,6 @@ def test_variant_is_chosen(path):
   assert config_file.load(f'{path}:smoke').variant == 'smoke'
 
 
-def test_a_config_of_the_project_is_read():
-  path = programs.ROOT / 'configs' / 'ifca' / 'digits.py'
-  assert config_file.load(f'{path}:smoke').algorithm.name == 'ifca'
-
-
 def test_installed_config_is_found_from_any_folder(monkeypatch, tmp_path):
   installed = programs.ROOT / 'configs' / 'ifca' / 'digits.py'
   monkeypatch.chdir(tmp_path)

@@ -1,13 +1,9 @@
 """The whole chain, from raw data to a served prediction: its results."""
 
 import csv
-import json
 import re
 
 import pytest
-
-from tff_algos.core import config as config_lib
-from tff_algos.experiments import experiment
 
 
 @pytest.mark.parametrize(
@@ -34,14 +30,6 @@ def test_everything_lies_where_it_is_promised(finished_run, pattern):
   found = list(finished_run.folder.glob(pattern))
   assert len(found) == 1
   assert found[0].stat().st_size > 0
-
-
-def test_config_is_resolved_with_its_hash(finished_run):
-  written = json.loads((finished_run.folder / 'config.json').read_text())
-  assert written['config_hash'] == experiment.config_hash(finished_run.config)
-  assert written['config'] == json.loads(
-    json.dumps(config_lib.to_dict(finished_run.config))
-  )
 
 
 def test_metrics_have_one_row_a_round(finished_run):

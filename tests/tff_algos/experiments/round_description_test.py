@@ -39,9 +39,3 @@ def test_what_only_data_tell_is_refused_without_them(changes, missing):
   config = experiment.parse_plain(values)
   with pytest.raises(errors.DataError, match=missing):
     round_description.describe(config)
-
-
-def test_workdir_without_dataset_is_refused(tmp_path):
-  config = experiment.parse(digits.get_config('smoke'))
-  with pytest.raises(errors.DataError, match='binaries.preprocess'):
-    round_description.describe(config, tmp_path)

@@ -88,14 +88,6 @@ def test_a_server_that_does_not_answer(monkeypatch):
     )
 
 
-def test_missing_dataset(tmp_path):
-  with (
-    pytest.raises(errors.DataError, match='no federated dataset'),
-    served_prediction.asking(tmp_path),
-  ):
-    pass
-
-
 class _Dataset:
   """Stands for a dataset: client -> examples of its splits."""
 

@@ -87,21 +87,6 @@ def test_without_a_checkpoint_there_are_no_saved_states(
       list(fresh.saved_states())
 
 
-def test_round_without_a_checkpoint_is_refused_with_those_there_are(opened):
-  with pytest.raises(
-    errors.CheckpointError, match='no checkpoint of round 9; .* rounds .*3'
-  ):
-    opened.restore(9)
-
-
-def test_nothing_was_trained(finished_run, digits_dataset):
-  with session.open_session(finished_run.config, digits_dataset) as fresh:
-    with pytest.raises(
-      errors.CheckpointError, match='run binaries.train first'
-    ):
-      fresh.restore()
-
-
 def test_checkpoint_of_another_config_is_refused(finished_run):
   config = finished_run.config
   options = dataclasses.replace(config.algorithm.options, proximal_weight=3.0)
@@ -129,12 +114,6 @@ def test_what_was_opened_is_closed_again(finished_run):
       raise KeyboardInterrupt
   assert not [child for child in myself.children() if 'worker' in child.name()]
   assert {file.path for file in myself.open_files()} <= files
-
-
-def test_opening_needs_the_dataset(finished_run, tmp_path):
-  with pytest.raises(errors.DataError, match='no federated dataset'):
-    with session.open_session(finished_run.config, tmp_path):
-      pass
 
 
 @pytest.mark.parametrize(

@@ -71,25 +71,6 @@ def test_initial_states_are_made_when_asked_for(tmp_path):
   assert states.num_updates.dtype == np.int32
 
 
-def test_staged_states_are_seen_at_once_and_commit_keeps_them(store):
-  _stage(store, [1, 3], 10)
-  assert _values(store) == [0, 11, -2, 13, -4]
-  store.commit()
-  store.discard()
-  assert _values(store) == [0, 11, -2, 13, -4]
-
-
-def test_discard_goes_back_to_the_commit(store):
-  _stage(store, [1], 10)
-  store.commit()
-  _stage(store, [1, 2], 20)
-  assert _values(store) == [0, 21, 22, -3, -4]
-  store.discard()
-  assert _values(store) == [0, 11, -2, -3, -4]
-  store.commit()
-  assert _values(store) == [0, 11, -2, -3, -4]
-
-
 def test_who_took_part_has_a_state(store, tmp_path):
   assert store.has_state().tolist() == [False] * _NUM_CLIENTS
   _stage(store, [1], 10)

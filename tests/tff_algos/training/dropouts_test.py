@@ -150,10 +150,6 @@ def test_a_phase_that_loses_everybody_changes_nothing(tmp_path):
   assert not any(name.startswith('add/') for name in metrics)
 
 
-def test_nobody_drops_out_by_default(tmp_path):
-  assert loop.TrainingConfig(1).dropout_rate == 0
-
-
 def _first_round(name, rate, seed=0, **options):
   """Returns the runs of round 1 of an algorithm on logistic regressions."""
   section = contract.section(name, 'logistic') | options

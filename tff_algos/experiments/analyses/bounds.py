@@ -34,10 +34,8 @@ def measure(
   if algorithm not in ANALYSES or model != 'linear_regression':
     raise errors.ConfigError(
       f'binaries.bounds compares {", ".join(ANALYSES)} on linear_regression '
-      'with '
-      f'the theorems of their papers; config.algorithm.name is {algorithm!r} '
-      'and '
-      f'config.model.name {model!r}. Take a config such as '
+      'with the theorems of their papers; config.algorithm.name is '
+      f'{algorithm!r} and config.model.name {model!r}. Take a config such as '
       'configs/fed_soft/synthetic.py:10_90, configs/pfedkm/regressions.py or '
       'configs/cmfl/regressions.py'
     )

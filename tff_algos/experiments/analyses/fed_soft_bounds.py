@@ -223,8 +223,7 @@ ANALYSIS = theorems.Analysis(
     ),
     'rho': (
       'Theorem 4 promises descent if it is > 0; the least over sources. Read '
-      'its '
-      'shape: the printed proof has a gap'
+      'its shape: the printed proof has a gap'
     ),
     'center_error': (
       "mean distance of centres from the sources' minimisers, in units of "
@@ -232,13 +231,11 @@ ANALYSIS = theorems.Analysis(
     ),
     'mixing_error': (
       'center_error if all clients took part with perfect importance: the '
-      'cost of '
-      'clients that are mixtures, which Theorem 4 does not show'
+      'cost of clients that are mixtures, which Theorem 4 does not show'
     ),
     'estimation_error': (
       'center_error if all clients took part with the importance of this '
-      'round; '
-      'the rest is due to drawing without replacement'
+      'round; the rest is due to drawing without replacement'
     ),
   },
   measure=measure,

@@ -172,8 +172,7 @@ ANALYSIS = theorems.Analysis(
     'floor': 'its term that does not decrease with T',
     'theorem': (
       'Theorem 1 (Eq. 27), had the run taken its step; empty unless the '
-      'objective '
-      'fell'
+      'objective fell'
     ),
     'learning_rate_excess': (
       'client_learning_rate over the largest that the proof allows, '
@@ -181,8 +180,7 @@ ANALYSIS = theorems.Analysis(
     ),
     'prox_error': (
       "delta: root mean square over clients of the error of a round's first "
-      'solve, '
-      'of the worst round so far'
+      'solve, of the worst round so far'
     ),
     'settled_round': 'T_C, after which no client changes its cluster',
   },

@@ -90,9 +90,8 @@ def _span(vectors, points, origin):
   if len(vectors) < 2 or lengths[1] <= _LEAST_SHARE * lengths[0]:
     raise errors.ConfigError(
       f'the {len(points)} models lie on one line, which spans no plane; keep '
-      'more '
-      'checkpoints (config.training.checkpoint_interval, num_kept_checkpoints) '
-      'or name another run'
+      'more checkpoints (config.training.checkpoint_interval, '
+      'num_kept_checkpoints) or name another run'
     )
   directions = (vectors.T @ left[:, :2] / lengths).T
   # Signs are fixed, so that they do not depend on the library: the last point

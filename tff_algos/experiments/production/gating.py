@@ -11,6 +11,7 @@ fall with a probability of about 1 - confidence.
 """
 
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -32,7 +33,7 @@ from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Array
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
-from tff_algos.evaluation import paired_falls
+from tff_algos.evaluation import paired_falls, summaries
 from tff_algos.experiments import experiment, exporting, session
 from tff_algos.experiments.production import (
   gate_config,
@@ -445,7 +446,9 @@ def _client_groups(
   yield _units(
     'worst decile', participating, config.max_worst_decile_fall
   )._replace(
-    statistic=paired_falls.worst_decile(gate_scores.is_accuracy(model))
+    statistic=functools.partial(
+      summaries.worst_decile, higher_is_better=gate_scores.is_accuracy(model)
+    )
   )
   if num_clusters > 1:
     for cluster_id in range(num_clusters):

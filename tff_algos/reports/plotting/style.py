@@ -369,16 +369,28 @@ def format_percent(axis: axis_lib.Axis) -> None:
   )
 
 
+def format_rounds(run: run_lib.Run, axes: axes_lib.Axes, ticks: int) -> None:
+  """Labels the x axis with the rounds of a run, at most `ticks` of them."""
+  axes.set_xlim(run.round_limits)
+  axes.set_xlabel('round')
+  axes.xaxis.set_major_locator(ticker.MaxNLocator(ticks, integer=True))
+
+
+def fit_logarithm(axes: axes_lib.Axes, low: float, high: float) -> None:
+  """Makes the y axis logarithmic, with limits around values > 0."""
+  axes.set_yscale('log')
+  # The default formatter writes formulas, which this style does not parse.
+  axes.yaxis.set_major_formatter(ticker.StrMethodFormatter('{x:g}'))
+  axes.set_ylim(low / 1.3, high * 1.3)
+
+
 def fit_scores(
   run: run_lib.Run, axes: axes_lib.Axes, values: np.ndarray
 ) -> None:
   """Sets the limits of the y axis to all `values` of a score."""
   low, high = float(np.min(values)), float(np.max(values))
   if not run.higher_is_better and low > 0 and high > 20 * low:
-    axes.set_yscale('log')
-    # The default formatter writes formulas, which this style does not parse.
-    axes.yaxis.set_major_formatter(ticker.StrMethodFormatter('{x:g}'))
-    axes.set_ylim(low / 1.3, high * 1.3)
+    fit_logarithm(axes, low, high)
     return
   margin = 0.06 * (high - low) or 0.05
   floor = 0.0 if low >= 0 else low - margin

@@ -4,7 +4,9 @@ import dataclasses
 
 import pytest
 
+from configs.cmfl import regressions as cmfl
 from configs.fed_soft import digits
+from configs.pfedkm import regressions as pfedkm
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors
 from tff_algos.experiments import experiment
@@ -35,6 +37,23 @@ def test_other_experiments_are_refused_with_configs_that_fit(
   for name in bounds.ANALYSES:
     assert f'configs/{name}/' in str(caught.value)
   assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize('config_file', [cmfl, pfedkm])
+@pytest.mark.parametrize(
+  ('section', 'option', 'value', 'words'),
+  [
+    ('training', 'dropout_rate', 0.1, 'dropout_rate is 0.1'),
+    ('lr_schedule', 'after_rounds', (2,), 'constant learning rates'),
+  ],
+)
+def test_dropouts_and_rates_that_fall_are_refused(
+  tmp_path, config_file, section, option, value, words
+):
+  values = config_file.get_config('smoke')
+  values[section][option] = value
+  with pytest.raises(errors.ConfigError, match=words):
+    bounds.measure(experiment.parse(values), tmp_path)
 
 
 @pytest.mark.parametrize(

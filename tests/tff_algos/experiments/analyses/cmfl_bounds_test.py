@@ -152,13 +152,6 @@ def test_batches_that_are_not_whole_are_refused(dataset, tmp_path):
   assert 'batch_size 8' in str(caught.value)
 
 
-def test_dropouts_are_refused(tmp_path):
-  values = regressions.get_config('smoke')
-  values.training.dropout_rate = 0.1
-  with pytest.raises(errors.ConfigError, match='dropout_rate is 0.1'):
-    bounds.measure(experiment.parse(values), tmp_path)
-
-
 def test_a_first_proposal_that_is_rejected_is_refused(
   dataset, tmp_path, monkeypatch
 ):
@@ -171,10 +164,3 @@ def test_a_first_proposal_that_is_rejected_is_refused(
   monkeypatch.setattr(session.Session, 'run_round', run)
   with pytest.raises(errors.ConfigError, match='adopted none until round 1;'):
     _measure(dataset, tmp_path)
-
-
-def test_rates_that_fall_are_refused(tmp_path):
-  values = regressions.get_config('smoke')
-  values.lr_schedule.after_rounds = (2,)
-  with pytest.raises(errors.ConfigError, match='constant learning rates'):
-    bounds.measure(experiment.parse(values), tmp_path)

@@ -78,17 +78,3 @@ def test_what_the_theorem_does_not_speak_of_is_refused(tmp_path, option, text):
   with pytest.raises(errors.ConfigError, match=text):
     bounds.measure(other, tmp_path)
   assert not list(tmp_path.iterdir())
-
-
-def test_dropouts_are_refused(tmp_path):
-  values = regressions.get_config('smoke')
-  values.training.dropout_rate = 0.1
-  with pytest.raises(errors.ConfigError, match='dropout_rate is 0.1'):
-    bounds.measure(experiment.parse(values), tmp_path)
-
-
-def test_rates_that_fall_are_refused(tmp_path):
-  values = regressions.get_config('smoke')
-  values.lr_schedule.after_rounds = (2,)
-  with pytest.raises(errors.ConfigError, match='constant learning rates'):
-    bounds.measure(experiment.parse(values), tmp_path)

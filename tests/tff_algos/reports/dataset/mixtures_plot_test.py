@@ -44,7 +44,3 @@ def test_many_clients_share_bars():
   (axes,) = mixtures_plot.draw(fake_facts.make(num_clients=10_000)).axes
   assert len(axes.patches) == 120
   assert '10,000 clients' in axes.get_xlabel()
-
-
-def test_nothing_to_draw():
-  assert mixtures_plot.draw(fake_facts.make(num_sources=1)) is None

@@ -73,14 +73,6 @@ def test_ids_of_tokens_are_not_drawn():
   assert samples_plot.draw(facts._replace(schema=schema)) is None
 
 
-@pytest.mark.parametrize(
-  ('shape', 'expected'),
-  [((8, 8, 1), True), ((8, 8, 3), True), ((9, 128), False), ((5,), False)],
-)
-def test_what_is_an_image(shape, expected):
-  assert samples_plot.is_image(shape) == expected
-
-
 def test_classes_and_features_are_named():
   options = {'classes': [*'abcd', 'a long name'], 'feature_columns': [*'wxyz']}
   facts = fake_facts.make(x_shape=(2, 2, 1), source_options=options)

@@ -56,8 +56,3 @@ def test_ids_of_tokens_have_no_distance():
   facts = facts._replace(schema=schema)
   (labels,) = sources_plot.draw(facts).axes
   assert labels.get_title().startswith('labels')
-
-
-@pytest.mark.parametrize('num_sources', [1, 13])
-def test_nothing_to_draw(num_sources):
-  assert sources_plot.draw(fake_facts.make(num_sources=num_sources)) is None

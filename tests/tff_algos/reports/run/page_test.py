@@ -1,41 +1,18 @@
 """The report as a whole: whole pictures, a page on its own, nothing left."""
 
-import html.parser
 import json
 import pathlib
 import shutil
 import subprocess
 import sys
 
-import numpy as np
 import pytest
-from matplotlib import image
 
-from tests.testing import fake_workdir
-from tff_algos.core import errors, sealed_json
+from tests.testing import fake_workdir, pages
+from tff_algos.core import sealed_json
 from tff_algos.reports.plotting import style
 from tff_algos.reports.run import page
 from tff_algos.reports.run import run as run_lib
-
-
-class _References(html.parser.HTMLParser):
-  """Collects what a page refers to, and its text."""
-
-  def __init__(self, text):
-    super().__init__()
-    self.references = []
-    self.tags = set()
-    self.text = ''
-    self.feed(text)
-
-  def handle_starttag(self, tag, attrs):
-    self.tags.add(tag)
-    self.references += [
-      value for name, value in attrs if name in ('href', 'src', 'srcset')
-    ]
-
-  def handle_data(self, data):
-    self.text += data
 
 
 def _contents(folder: pathlib.Path) -> dict[str, bytes]:
@@ -50,27 +27,15 @@ def reported(tmp_path_factory):
   return workdir, page.write_report(workdir)
 
 
-def test_every_picture_is_a_whole_image_with_something_on_it(reported):
+def test_every_picture_is_whole_with_something_on_it(reported):
   workdir, index = reported
   assert index == workdir / 'report' / 'index.html'
   for picture in page.PICTURES:
-    pixels = image.imread(index.with_name(picture.name))
-    height, width, _ = pixels.shape
+    content = index.with_name(picture.name).read_bytes()
+    height, width = pages.check_picture(content)
     assert height > 300
     # A page scales pictures to its own width: titles keep one size.
     assert width == 1500
-    assert 0.005 < np.mean(pixels[..., :3].min(axis=-1) < 0.9) < 0.9
-
-
-def _assert_nothing_is_cut_off(report):
-  for path in report.glob('*.png'):
-    pixels = image.imread(path)[..., :3]
-    edges = (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1])
-    assert all((edge == 1).all() for edge in edges), path.name
-
-
-def test_nothing_is_cut_off_at_the_edges(reported):
-  _assert_nothing_is_cut_off(reported[1].parent)
 
 
 def test_nothing_else_is_left(reported):
@@ -87,7 +52,7 @@ def test_nothing_else_is_left(reported):
 def test_the_page_refers_only_to_files_that_are_there(reported):
   _, index = reported
   text = index.read_text()
-  found = _References(text)
+  found = pages.Page(text)
   assert found.references
   for reference in found.references:
     assert (index.parent / reference).exists(), reference
@@ -130,7 +95,7 @@ def test_the_page_escapes_what_it_is_told(tmp_path):
   sealed_json.write(tmp_path / 'config.json', config)
   text = page.write_report(tmp_path).read_text()
   assert '<script' not in text
-  assert _References(text).text.count(attack) >= 4
+  assert pages.Page(text).text.count(attack) >= 4
 
 
 _OTHER_RUNS = [
@@ -146,7 +111,7 @@ _OTHER_RUNS = [
 def test_other_runs_have_a_report_too(tmp_path, options):
   fake_workdir.write(tmp_path, **{'num_rounds': 4, **options})
   index = page.write_report(tmp_path)
-  found = _References(index.read_text())
+  found = pages.Page(index.read_text())
   assert found.references
   for reference in found.references:
     assert (index.parent / reference).exists(), reference
@@ -160,7 +125,8 @@ def test_other_runs_have_a_report_too(tmp_path, options):
 )
 def test_nothing_is_cut_off_in_other_runs(tmp_path, options):
   fake_workdir.write(tmp_path, **{'num_rounds': 4, **options})
-  _assert_nothing_is_cut_off(page.write_report(tmp_path).parent)
+  for path in page.write_report(tmp_path).parent.glob('*.png'):
+    pages.check_picture(path.read_bytes())
 
 
 def test_missing_columns_drop_pictures_and_old_ones_go(tmp_path):
@@ -197,12 +163,6 @@ def test_a_failure_leaves_the_old_report_and_nothing_else(
     page.write_report(workdir)
   assert _contents(index.parent) == before
   assert set(workdir.iterdir()) == names
-
-
-def test_a_missing_file_is_named(tmp_path):
-  with pytest.raises(errors.DataError, match='binaries.train'):
-    page.write_report(tmp_path)
-  assert not list(tmp_path.iterdir())
 
 
 def test_reports_need_no_tensorflow():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.testing import fake_workdir
-from tff_algos.core import errors, sealed_json
+from tff_algos.core import sealed_json
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.run import summary
 
@@ -199,8 +199,3 @@ def test_memberships_without_a_new_estimate_are_not_still_changing(
   rows = summary.rows(run_lib.read(tmp_path))
   (found,) = [row for row in rows if row.label.endswith('unchanged since')]
   assert found.last == 'no new estimate'
-
-
-def test_missing_file(tmp_path):
-  with pytest.raises(errors.DataError, match='config.json is missing'):
-    summary.console_summary(tmp_path)

@@ -89,7 +89,5 @@ def test_a_mean_over_fewer_seeds_names_their_number(tmp_path):
   sweep = sweep_lib.read(tmp_path)
   with style.applied():
     figure = cells_plot.draw(sweep)
-  (panel,) = [
-    one for one in figure.axes if one.get_title('left') == 'personalized, test'
-  ]
+  panel = _panel(figure, 'personalized, test')
   assert [text.get_text() for text in panel.texts] == ['(1 of 2 seeds)']

@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from tests.testing import fake_search, fake_sweep
+from tests.testing import fake_search
 from tff_algos.reports.plotting import style
-from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.reports.sweep import search_history_plot
-from tff_algos.reports.sweep import sweep as sweep_lib
 
 _LEVELS = (0.3, None, 0.2, 0.5, None, 0.4)
 
@@ -27,10 +25,3 @@ def test_dots_the_best_so_far_and_pruned_trials(tmp_path, higher, best):
   np.testing.assert_allclose(line.get_ydata(), best)
   assert line.get_drawstyle() == 'steps-post'
   np.testing.assert_allclose(crosses.get_xdata(), [1, 4])
-
-
-def test_a_grid_has_none(tmp_path):
-  fake_sweep.write(
-    tmp_path, {(0.1,): (0.2,)}, [plan_lib.Axis('a', 'a', (0.1,))]
-  )
-  assert search_history_plot.draw(sweep_lib.read(tmp_path)) is None

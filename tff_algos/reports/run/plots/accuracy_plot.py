@@ -5,7 +5,6 @@ import math
 import numpy as np
 from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
-from matplotlib import ticker
 
 from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.run import run as run_lib
@@ -91,9 +90,7 @@ def _draw_panel(run, axes: axes_lib.Axes, source, lines) -> None:
     axes.axhline(share, color=style.MUTED, linewidth=1.1, linestyle=':')
     text = f'majority class: {style.score_text(run, share)}'
     labels.append(style.EndLabel(text, share, style.MUTED))
-  axes.set_xlim(run.round_limits)
-  axes.set_xlabel('round')
-  axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
+  style.format_rounds(run, axes, 5)
   style.format_scores(run, axes.yaxis)
   style.label_ends(axes, labels)
 

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
-from matplotlib import ticker
 
 from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.run import run as run_lib
@@ -141,9 +140,7 @@ def _draw_panel(
         style.EndLabel(text, values[-1], colors[cluster], stands_out)
       )
   axes.set_title(style.wrapped(group.title), color=planted_colors[main])
-  axes.set_xlim(run.round_limits)
-  axes.set_xlabel('round')
-  axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
+  style.format_rounds(run, axes, 5)
   style.label_ends(axes, labels)
 
 

@@ -1,7 +1,6 @@
 """Picture: recovery of the ground-truth clusters over rounds."""
 
 from matplotlib import figure as figure_lib
-from matplotlib import ticker
 
 from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.run import run as run_lib
@@ -36,9 +35,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   if error:
     _draw_error(grid.pop(0), error)
   for axes in figure.axes:
-    axes.set_xlabel('round')
-    axes.set_xlim(run.round_limits)
-    axes.xaxis.set_major_locator(ticker.MaxNLocator(6, integer=True))
+    style.format_rounds(run, axes, 6)
   return figure
 
 

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
-from matplotlib import ticker
 
 from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.run import run as run_lib
@@ -84,9 +83,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   for axes, (panel, lines) in zip(places, panels, strict=True):
     axes.set_title(panel.title)
     axes.set_ylabel(panel.label)
-    axes.set_xlabel('round')
-    axes.set_xlim(run.round_limits)
-    axes.xaxis.set_major_locator(ticker.MaxNLocator(6, integer=True))
+    style.format_rounds(run, axes, 6)
     _draw_lines(axes, lines, is_share=panel is _SHARES)
   return figure
 
@@ -127,10 +124,7 @@ def _fit(axes: axes_lib.Axes, values: np.ndarray, is_share: bool) -> None:
     return
   low, high = values.min(), values.max()
   if low > 0 and high > _WIDE * low:
-    axes.set_yscale('log')
-    # The default formatter writes formulas, which this style does not parse.
-    axes.yaxis.set_major_formatter(ticker.StrMethodFormatter('{x:g}'))
-    axes.set_ylim(low / 1.3, high * 1.3)
+    style.fit_logarithm(axes, low, high)
     return
   axes.set_ylim(0, 1.08 * high or 1)
 

@@ -129,12 +129,6 @@ def test_missing_columns_leave_a_panel_or_line_out(tmp_path, gone, left):
   assert found == left
 
 
-def test_nothing_to_draw(tmp_path):
-  fake_workdir.write(tmp_path)
-  (tmp_path / 'metrics.csv').write_text('round\n0\n1\n')
-  assert accuracy_plot.draw(run_lib.read(tmp_path)) is None
-
-
 def test_only_the_initial_state(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=0)
   path = tmp_path / 'evaluation' / 'summary.json'

@@ -50,9 +50,3 @@ def test_without_own_atoms_there_are_no_panels(tmp_path):
   path.write_text('client_id,distance_conv_0,distance_conv_1\na,0,0\nb,0,0\n')
   figure = atoms_plot.draw(run_lib.read(tmp_path))
   assert all(axes.images for axes in figure.axes)
-
-
-def test_nothing_to_draw(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=2)
-  (tmp_path / 'evaluation' / 'atoms.csv').unlink()
-  assert atoms_plot.draw(run_lib.read(tmp_path)) is None

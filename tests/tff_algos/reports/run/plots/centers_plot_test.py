@@ -64,8 +64,3 @@ def test_scores_of_many_sources_are_not_printed(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=2, source_names=names)
   (axes,) = centers_plot.draw(run_lib.read(tmp_path)).axes
   assert {text.get_text() for text in axes.texts} == {''}
-
-
-def test_scores_of_a_single_model_are_in_the_table(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=2, num_clusters=1)
-  assert centers_plot.draw(run_lib.read(tmp_path)) is None

@@ -33,13 +33,6 @@ def test_many_clients_are_drawn_as_shares_only(tmp_path):
   assert len(clients_plot.draw(run_lib.read(tmp_path)).axes) == 1
 
 
-def test_nothing_to_draw(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=2)
-  path = tmp_path / 'evaluation' / 'clients.csv'
-  path.write_text(path.read_text().replace('test_cluster', 'gone'))
-  assert clients_plot.draw(run_lib.read(tmp_path)) is None
-
-
 def test_clients_are_named_on_the_axis(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=2)
   run = run_lib.read(tmp_path)

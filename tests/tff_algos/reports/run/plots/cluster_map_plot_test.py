@@ -88,8 +88,3 @@ def test_initial_state_alone(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=0)
   _, axes = _draw(tmp_path)
   assert not axes.get_title('left')
-
-
-def test_nothing_to_draw(tmp_path):
-  fake_workdir.write(tmp_path, num_clusters=1, num_rounds=2)
-  assert cluster_map_plot.draw(run_lib.read(tmp_path)) is None

@@ -83,11 +83,3 @@ def test_bins_hold_all_clients_and_all_times(tmp_path):
   times = committee_history.read(run).num_averaged
   (means,) = averages.containers
   np.testing.assert_allclose(sizes @ _heights(means), times.sum())
-
-
-@pytest.mark.parametrize(
-  'options', [{'num_clusters': 1}, {'score': 'mse'}], ids=['no log', 'no score']
-)
-def test_nothing_to_draw(tmp_path, options):
-  fake_workdir.write(tmp_path, **options)
-  assert _draw(run_lib.read(tmp_path)) is None

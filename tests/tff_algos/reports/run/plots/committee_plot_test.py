@@ -44,8 +44,3 @@ def test_attackers_are_told_apart(tmp_path):
   assert roles.get_ylim()[0] < 0
   widths = [line.get_linewidth() for line in roles.lines]
   assert widths == sorted(set(widths), reverse=True)
-
-
-def test_nothing_to_draw(tmp_path):
-  fake_workdir.write(tmp_path, num_clusters=1)
-  assert committee_plot.draw(run_lib.read(tmp_path)) is None

@@ -59,9 +59,3 @@ def test_one_model_has_no_clusters(tmp_path):
   *_, losses = _draw(tmp_path)
   assert _legend(losses) == ['stayed: 2', 'new: 1']
   assert losses.get_title(loc='left') == 'loss of the global model'
-
-
-def test_nothing_to_draw(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=2)
-  (tmp_path / 'drift.json').unlink()
-  assert _draw(tmp_path) is None

@@ -28,11 +28,6 @@ def test_at_most_six_rounds_with_both_ends(tmp_path):
   assert titles == [f'round {r}' for r in (0, 6, 12, 18, 24, 30)]
 
 
-def test_nothing_to_draw(tmp_path):
-  fake_workdir.write(tmp_path, num_clusters=1, num_rounds=2)
-  assert membership_maps_plot.draw(run_lib.read(tmp_path)) is None
-
-
 @pytest.mark.parametrize('none', [0.0, 1e-4])
 def test_clients_without_a_membership_are_grey_and_have_a_word(tmp_path, none):
   fake_workdir.write(tmp_path, num_clients=4, num_rounds=4)

@@ -1,7 +1,6 @@
 """Mean memberships round by round."""
 
 import numpy as np
-import pytest
 
 from tests.testing import fake_workdir
 from tff_algos.reports.run import run as run_lib
@@ -62,14 +61,6 @@ def test_a_long_name_of_a_source_is_wrapped(tmp_path):
     membership_rounds_plot.draw(run_lib.read(tmp_path)).axes[0].get_title()
   )
   assert max(map(len, title.split('\n'))) <= 30
-
-
-@pytest.mark.parametrize('options', [{'num_clusters': 1}, {}])
-def test_nothing_to_draw(tmp_path, options):
-  fake_workdir.write(tmp_path, num_rounds=2, **options)
-  path = tmp_path / 'evaluation' / 'clients.csv'
-  path.write_text(path.read_text().replace('true_mixture', 'unknown'))
-  assert membership_rounds_plot.draw(run_lib.read(tmp_path)) is None
 
 
 def test_too_many_sources_are_left_out(tmp_path):

@@ -1,13 +1,11 @@
 """The picture of memberships against the true mixture."""
 
 import csv
-import io
 
 import numpy as np
 import pytest
-from matplotlib import image
 
-from tests.testing import fake_workdir
+from tests.testing import fake_workdir, pages
 from tff_algos.core import sealed_json
 from tff_algos.reports.plotting import style
 from tff_algos.reports.run import run as run_lib
@@ -74,14 +72,6 @@ def test_without_the_truth_only_the_estimate_is_drawn(tmp_path):
   assert len(memberships_plot.draw(run_lib.read(tmp_path)).axes) == 1
 
 
-def test_nothing_to_draw(tmp_path):
-  fake_workdir.write(tmp_path, num_clusters=1)
-  assert memberships_plot.draw(run_lib.read(tmp_path)) is None
-  path = tmp_path / 'evaluation' / 'clients.csv'
-  path.write_text('client_id\nc0\n')
-  assert memberships_plot.draw(run_lib.read(tmp_path)) is None
-
-
 def _forget_membership(workdir, *clients):
   """Clears the memberships of clients, as if they were never sampled."""
   path = workdir / 'evaluation' / 'clients.csv'
@@ -137,7 +127,5 @@ def test_long_names_and_many_clusters_are_not_cut_off(tmp_path, count):
     tmp_path, num_rounds=2, num_clusters=count, source_names=names
   )
   with style.applied():
-    png = style.to_png(memberships_plot.draw(run_lib.read(tmp_path)))
-  pixels = image.imread(io.BytesIO(png))[..., :3]
-  for edge in (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]):
-    assert (edge == 1).all()
+    figure = memberships_plot.draw(run_lib.read(tmp_path))
+    pages.check_picture(style.to_png(figure))

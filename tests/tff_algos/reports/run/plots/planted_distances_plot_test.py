@@ -48,8 +48,3 @@ def _title(axes):
 def test_a_single_evaluation(tmp_path):
   (axes,) = _write(tmp_path, {4: np.full([4, 2], 0.5)}).axes
   assert sum(_bars(axes).values()) == 4
-
-
-def test_nothing_to_draw(tmp_path):
-  fake_workdir.write(tmp_path, num_clusters=1, num_rounds=2)
-  assert planted_distances_plot.draw(run_lib.read(tmp_path)) is None

@@ -24,10 +24,3 @@ def test_error_alone(tmp_path):
     text = text.replace(f'membership/{key}', f'gone/{key}')
   path.write_text(text)
   assert len(recovery_plot.draw(run_lib.read(tmp_path)).axes) == 1
-
-
-def test_nothing_to_draw(tmp_path):
-  fake_workdir.write(tmp_path)
-  path = tmp_path / 'metrics.csv'
-  path.write_text(path.read_text().replace('participating/membership', 'gone'))
-  assert recovery_plot.draw(run_lib.read(tmp_path)) is None

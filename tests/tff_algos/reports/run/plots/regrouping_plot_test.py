@@ -55,11 +55,6 @@ def test_values_of_wide_range_have_a_logarithmic_axis(tmp_path):
   np.testing.assert_allclose(inertia.get_ylim(), [1e-4 / 1.3, 0.13])
 
 
-def test_nothing_to_draw(tmp_path):
-  fake_workdir.write(tmp_path, num_clusters=1, num_rounds=2)
-  assert _draw(tmp_path) is None
-
-
 def test_only_the_initial_state(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=0)
   assert _draw(tmp_path) is None
