@@ -206,7 +206,3 @@ def test_mistakes_are_one_line(arguments, text):
   assert done.returncode == 1
   assert text in done.stderr.splitlines()[-1]
   assert 'Traceback' not in done.stderr
-
-
-def test_help():
-  assert 'python -m binaries.predict' in predict('--help').stdout

@@ -128,12 +128,6 @@ def test_port_file_that_cannot_be_written(launcher, workdir):
   assert 'cannot be written: No such file' in done.said[-1]
 
 
-def test_help(launcher):
-  done = launcher.run('binaries.serve', '--help')
-  assert 'python -m binaries.serve' in done.stdout
-  assert '--rest_api_port' in done.stdout
-
-
 def test_configuration_of_tensorflow_serving(launcher, workdir):
   program = launcher.run(
     'binaries.serve', f'--workdir={workdir}', '--print_tf_serving_config'

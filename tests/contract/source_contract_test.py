@@ -218,7 +218,7 @@ def test_dataset_by_natural_clients(name, tmp_path):
   )
   result = build_dataset.build(config, tmp_path / 'dataset')
   source = registry.create(name, config.source.options, 0)
-  raw = [one for block in source.blocks() for one in source.read(block)]
+  raw = raw_sources.read(source)
   tested = [one.x for one in raw if one.is_test]
   expected = {}
   for one in raw:

@@ -1,7 +1,7 @@
-"""The commands of all pages name programs, flags, configs and options that exist.
+"""The commands of all pages name configs, options and targets that exist.
 
 `printed_commands_test.py` runs those in code blocks, `data_engineering_test.py` those
-of its page.
+of its page; `tests/binaries/command_test.py` compares all flags with the programs'.
 """
 
 import re
@@ -64,17 +64,6 @@ def test_there_are_commands():
   assert {'preprocess', 'train', 'sweep', 'serve', 'score'} <= {
     program for program, _ in _COMMANDS.values()
   }
-
-
-@pytest.mark.parametrize('program', sorted({p for p, _ in _COMMANDS.values()}))
-def test_flags_are_those_of_the_program(launcher, program):
-  help_text = launcher.run(f'binaries.{program}', '--help').stdout
-  for command, (name, words) in _COMMANDS.items():
-    for word in words:
-      flag = re.match(r'--(?:no)?([a-z_]+)', word)
-      if name == program and flag:
-        known = rf'--(\[no\])?(no)?{flag[1]}:'
-        assert re.search(known, help_text), f'{command}: {word}'
 
 
 @pytest.mark.parametrize(

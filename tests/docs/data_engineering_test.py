@@ -22,7 +22,7 @@ _ENGINES = re.findall(r'^\| `(--(?:runner|direct)[^`]*)` \|', _TEXT, re.M)
 
 
 def test_flags_in_the_text_are_flags_of_the_program(launcher):
-  """Those of whole commands: `commands_test.py`."""
+  """Those of whole commands: `tests/binaries/command_test.py`."""
   known = launcher.run('binaries.preprocess', '--help').stdout
   for flag in ('as_of', 'force', 'keep_versions', 'nocard'):
     assert f'`--{flag}' in _TEXT

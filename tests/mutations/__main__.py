@@ -7,9 +7,8 @@ is a fork of this process, in a copy of the project with one mutation applied.
 A mutation is killed if a test fails or the time is up. `lists.py` describes the
 lists, `tests/mutations/<room>.toml`.
 
-The score of a room is the share of killed mutations, besides those that its
-list explains as survivors. Exit status 1: a score is below 95 %; a mutation is
-broken, or explained and yet killed (stale); the tests fail without a mutation.
+The score of a room is the share of killed mutations. Exit status 1: a score is
+below 95 %; a mutation is broken; the tests fail without a mutation.
 """
 
 import argparse
@@ -115,13 +114,11 @@ def _table(finished: Sequence[runs.Run]) -> dict[str, dict[str, float]]:
   for room in dict.fromkeys(run.room for run in finished):
     of_room = [run for run in finished if run.room == room]
     verdicts = [run.verdict for run in of_room if run.mutation is not None]
-    killed, explained = map(verdicts.count, ('killed', 'explained'))
-    due = len(verdicts) - explained
+    killed = verdicts.count('killed')
     table[room] = {
       'mutations': len(verdicts),
       'killed': killed,
-      'explained': explained,
-      'score': killed / due if due else 1.0,
+      'score': killed / len(verdicts),
       'seconds': round(sum(run.seconds for run in of_room), 1),
     }
   return table
@@ -132,15 +129,15 @@ def _report(finished: Sequence[runs.Run], out: pathlib.Path | None) -> int:
   table = _table(finished)
   if out is not None:
     out.write_text(json.dumps(table, indent=2) + '\n')
-  print(f'\n{"room":24}mutations  killed  explained  score  seconds')
+  print(f'\n{"room":24}mutations  killed  score  seconds')
   for room, row in table.items():
     print(
-      f'{room:24}{row["mutations"]:9}{row["killed"]:8}{row["explained"]:11}'
-      f'{row["score"]:7.0%}{row["seconds"]:9.0f}'
+      f'{room:24}{row["mutations"]:9}{row["killed"]:8}{row["score"]:7.0%}'
+      f'{row["seconds"]:9.0f}'
     )
   is_good = all(row['score'] >= _GOAL for row in table.values())
   for run in finished:
-    if run.mutation is None or run.verdict in ('killed', 'explained'):
+    if run.mutation is None or run.verdict == 'killed':
       continue
     print(f'{run.verdict}: {run.mutation.title} ({run.mutation.file})')
     if run.verdict == 'broken':

@@ -4,8 +4,7 @@ name = "what is broken, a phrase"
 file = "path of the mutated file"
 old = "text that occurs exactly once in the file"
 new = "text that takes its place"
-tests = ["test files or node ids that should fail"]
-survives = "why no test can or should fail"  # explained survivors only
+tests = ["test files or node ids that should fail"]  # by default the file's own
 """
 
 import dataclasses
@@ -25,7 +24,6 @@ class Mutation:
   old: str
   new: str
   tests: list[str]
-  survives: str = ''
 
   @property
   def title(self) -> str:
@@ -67,10 +65,17 @@ def read(root: pathlib.Path, room: str) -> list[Mutation]:
   path = root / FOLDER / f'{room}.toml'
   try:
     tables = tomllib.loads(path.read_text())
-    mutations = [Mutation(room, **table) for table in tables.pop('mutation')]
+    mutations = [
+      Mutation(room, **{'tests': [_own_test(table['file'])], **table})
+      for table in tables.pop('mutation')
+    ]
   except (OSError, KeyError, TypeError, tomllib.TOMLDecodeError) as error:
     raise ValueError(f'{path}: not a list of mutations: {error}') from error
   names = [mutation.name for mutation in mutations]
   if tables or not names or len({*names}) < len(names):
     raise ValueError(f'{path}: needs mutations of different names, no more')
   return mutations
+
+
+def _own_test(file: str) -> str:
+  return f'tests/{file.removesuffix(".py")}_test.py'

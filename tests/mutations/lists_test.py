@@ -8,7 +8,9 @@ import pytest
 from tests.mutations import lists
 
 _ROOT = pathlib.Path(__file__).parents[2]
-_MUTATION = lists.Mutation('room', 'name', 'a.py', 'x = 1', 'x = 2', ['t.py'])
+_MUTATION = lists.Mutation(
+  'room', 'name', 'a.py', 'x = 1', 'x = 2', ['tests/a_test.py']
+)
 
 
 def _missing_tests(mutation: lists.Mutation) -> list[str]:
@@ -75,7 +77,6 @@ name = "name"
 file = "a.py"
 old = "x = 1"
 new = "x = 2"
-tests = ["t.py"]
 """
 
 

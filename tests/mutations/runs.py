@@ -58,14 +58,11 @@ class Run:
   def verdict(self) -> str:
     """Returns what became of the mutation, in a word.
 
-    `'killed'` or `'survived'`; `'explained'` or `'stale'` instead if its list
-    says that it survives; `'broken'` if pytest neither passed nor failed.
+    `'killed'`, `'survived'`, or `'broken'` if pytest neither passed nor failed.
     """
     if self.status in (1, supervision.TIMED_OUT):
-      return 'stale' if self.mutation.survives else 'killed'
-    if self.status == 0:
-      return 'explained' if self.mutation.survives else 'survived'
-    return 'broken'
+      return 'killed'
+    return 'survived' if self.status == 0 else 'broken'
 
 
 def copy_tree(root: pathlib.Path, tree: pathlib.Path) -> None:

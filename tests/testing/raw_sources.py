@@ -11,9 +11,15 @@ import pyarrow
 import tensorflow as tf
 from pyarrow import parquet
 
+from pipelines.sources import base
 from tests.testing import raw_data
 
 VOCABULARY = ('the', 'a', 'how', 'to', 'do', 'i')
+
+
+def read(source: base.Source) -> list[base.RawExample]:
+  """Returns the examples of all blocks."""
+  return [one for block in source.blocks() for one in source.read(block)]
 
 
 def write_arrays(folder: pathlib.Path) -> dict[str, Any]:

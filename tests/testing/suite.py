@@ -6,7 +6,8 @@ to the first test that uses it. The causes are told apart by wrapping the functi
 that each passes through; the rest is eager TensorFlow, graphs that run, NumPy.
 
 `tests/costs.json` holds the seconds of each group of tests as they were recorded
-with `--record-costs`. The end of every whole run is compared with it.
+with `--record-costs`, groups of less than a second together. The end of every whole
+run is compared with it.
 """
 
 import collections
@@ -56,6 +57,7 @@ _REST = 'the rest'
 _SHARED_FIXTURES = {'launcher', 'trained_regressions', 'digits_dataset'}
 _SHARED = 'programs and shared runs'
 _RECORD = pathlib.Path(__file__).parents[1] / 'costs.json'
+_SMALL = 'groups of less than a second'
 # A group that grew by so many seconds is named.
 _GROWTH_SECONDS = 5.0
 
@@ -326,10 +328,9 @@ def pytest_terminal_summary(terminalreporter, config):
   seconds = {group: round(cpu, 1) for group, cpu in groups.items()}
   if config.getoption('record_costs'):
     _write_record(tier, seconds, terminalreporter.stats)
-  known = sum(before.get(group, 0.0) for group in seconds)
   write(
-    f'{sum(seconds.values()):.0f} CPU seconds; the same tests when they were '
-    f'recorded: {known:.0f}'
+    f'{sum(seconds.values()):.0f} CPU seconds; recorded of the whole tier: '
+    f'{sum(before.values()):.0f}'
   )
   for group, cpu in sorted(seconds.items()):
     if cpu > before.get(group, 0.0) + _GROWTH_SECONDS:
@@ -338,11 +339,13 @@ def pytest_terminal_summary(terminalreporter, config):
 
 def _write_record(tier: str, seconds: dict[str, float], stats) -> None:
   record = json.loads(_RECORD.read_text()) if _RECORD.exists() else {}
+  large = {group: cpu for group, cpu in seconds.items() if cpu >= 1}
+  large[_SMALL] = round(sum(seconds.values()) - sum(large.values()), 1)
   record[tier] = {
     'date': datetime.date.today().isoformat(),
     **{
       name: len(stats.get(name, [])) for name in ('passed', 'failed', 'error')
     },
-    'cpu_seconds': dict(sorted(seconds.items())),
+    'cpu_seconds': dict(sorted(large.items())),
   }
   _RECORD.write_text(json.dumps(record, indent=1) + '\n')

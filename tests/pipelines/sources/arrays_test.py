@@ -14,13 +14,9 @@ def _source(folder, *, num_classes=None, **arrays):
   return registry.create('arrays', {**options, 'num_classes': num_classes}, 0)
 
 
-def _read(source):
-  return [e for block in source.blocks() for e in source.read(block)]
-
-
 def test_examples_with_their_clients_and_classes_by_name(tmp_path):
   source = _source(tmp_path)
-  examples = _read(source)
+  examples = raw_sources.read(source)
   assert [(e.client, e.y, e.is_test) for e in examples] == [
     *(('ann', 2, False), ('bob', 1, False), ('ann', 1, False)),
     *(('bob', 0, False), ('ann', 2, True), ('bob', 0, False)),
@@ -63,7 +59,7 @@ def test_official_test_split_is_optional(tmp_path):
   source = _source(tmp_path)
   (tmp_path / 'is_test.npy').unlink()
   assert not source.has_test_split()
-  assert not any(example.is_test for example in _read(source))
+  assert not any(example.is_test for example in raw_sources.read(source))
 
 
 @pytest.mark.parametrize(
@@ -89,6 +85,6 @@ def test_unsuitable_arrays_are_one_clear_error(tmp_path, arrays, words):
 
 def test_changed_file_is_read_again(tmp_path):
   source = _source(tmp_path)
-  assert _read(source)[0].x[0] == 0
+  assert raw_sources.read(source)[0].x[0] == 0
   np.save(tmp_path / 'x.npy', np.ones((6, 2), np.float32))
-  assert _read(source)[0].x[0] == 1
+  assert raw_sources.read(source)[0].x[0] == 1

@@ -15,17 +15,13 @@ def _source(folder, **more):
   return registry.create('cifar', {'folder': str(folder), **more}, 0)
 
 
-def _read(source):
-  return [e for block in source.blocks() for e in source.read(block)]
-
-
 def test_planes_become_channels(tmp_path):
   """A record by hand: red counts up, green is 7, blue is 9."""
   red = np.arange(1024) % 251
   record = np.concatenate([[4], red, np.full(1024, 7), np.full(1024, 9)])
   (tmp_path / 'batch').write_bytes(record.astype(np.uint8).tobytes())
   source = _source(tmp_path, train_files=('batch',), test_files=())
-  (example,) = _read(source)
+  (example,) = raw_sources.read(source)
   assert example.y == 4
   assert example.x.shape == source.features().x_shape == (32, 32, 3)
   assert example.x[0, :3].tolist() == [[0, 7, 9], [1, 7, 9], [2, 7, 9]]
@@ -38,7 +34,7 @@ def test_original_names_of_cifar10(tmp_path):
   for label, name in enumerate(names):
     (tmp_path / name).write_bytes(bytes([label]) + bytes(3072))
   source = _source(tmp_path)
-  examples = _read(source)
+  examples = raw_sources.read(source)
   assert [e.y for e in examples] == list(range(6))
   assert [e.is_test for e in examples] == [False] * 5 + [True]
   assert source.features().num_classes == 10
@@ -52,7 +48,7 @@ def test_labels_of_cifar100(tmp_path, labels, byte, num_classes):
   options = raw_sources.write_cifar(tmp_path)
   records = np.fromfile(tmp_path / 'train.bin', np.uint8).reshape(3, -1)
   source = registry.create('cifar', options | {'labels': labels}, 0)
-  examples = _read(source)
+  examples = raw_sources.read(source)
   assert [e.y for e in examples[:3]] == records[:, byte].tolist()
   assert source.features().num_classes == num_classes
   assert [e.is_test for e in examples] == [False] * 3 + [True] * 3
@@ -110,7 +106,9 @@ def test_real_cifar10(tmp_path):
   labels = np.fromfile(_CIFAR10 / 'labels.bin', np.uint8)[50_000:50_500]
   planes = images.transpose(0, 3, 1, 2).reshape(500, -1)
   np.concatenate([labels[:, None], planes], axis=1).tofile(tmp_path / 'batch')
-  examples = _read(_source(tmp_path, train_files=('batch',), test_files=()))
+  examples = raw_sources.read(
+    _source(tmp_path, train_files=('batch',), test_files=())
+  )
   np.testing.assert_array_equal(np.stack([e.x for e in examples]), images)
   # The test batch begins with a cat, two ships and an airplane.
   assert [e.y for e in examples[:4]] == [3, 8, 8, 0]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pipelines.sources import csv, registry
-from tests.testing import raw_data
+from tests.testing import raw_data, raw_sources
 from tff_algos.core import errors
 
 
@@ -16,14 +16,10 @@ def _source(folder, **more):
   return registry.create('csv', options, 0)
 
 
-def _read(source):
-  return [e for block in source.blocks() for e in source.read(block)]
-
-
 def test_classes(tmp_path):
   raw_data.write_csv(tmp_path, 3)
   source = _source(tmp_path, classes=('no', 'yes'), client_column='who')
-  examples = _read(source)
+  examples = raw_sources.read(source)
   np.testing.assert_allclose(
     [e.x for e in examples], [[0, 0], [1 / 7, 1], [2 / 7, 2]], rtol=1e-6
   )
@@ -43,7 +39,7 @@ def test_regression_without_header_and_with_a_test_file(tmp_path):
     column_names=('a', 'b', 'y'),
     delimiter=';',
   )
-  first, second = _read(source)
+  first, second = raw_sources.read(source)
   np.testing.assert_array_equal(first.x, [2.5, 1])
   assert (first.y, first.is_test) == (3.0, False)
   assert (second.y, second.is_test) == (6.0, True)
@@ -66,14 +62,14 @@ def test_regression_without_header_and_with_a_test_file(tmp_path):
 def test_odd_row_is_a_problem_not_a_crash(tmp_path, row, problem):
   raw_data.write_csv(tmp_path, 1, (row,))
   source = _source(tmp_path, classes=('no', 'yes'))
-  good, bad = _read(source)
+  good, bad = raw_sources.read(source)
   assert good.problem is None
   assert str(bad.problem) == problem
 
 
 def test_odd_regression_label(tmp_path):
   raw_data.write_csv(tmp_path, 1)
-  (example,) = _read(_source(tmp_path))
+  (example,) = raw_sources.read(_source(tmp_path))
   assert example.problem == (
     'the label is not a number; set classes for a classification',
     'y',
@@ -144,7 +140,7 @@ def test_a_block_reads_its_own_files_alone(tmp_path, monkeypatch):
   monkeypatch.setattr(
     csv.files, 'read_text', lambda path: reads.append(path) or read(path)
   )
-  assert len(_read(source)) == 40
+  assert len(raw_sources.read(source)) == 40
   assert len(reads) == 80
   source.locate('train', 39)
   source.locate('train', 0)
@@ -174,17 +170,17 @@ def test_groups_and_times(tmp_path):
     'a,b,y,walk,when\n1,2,3,w1,1970-01-02\n1,2,3, ,7.5\n1,2,3,w1,soon\n'
   )
   source = _source(tmp_path, group_column='walk', time_column='when')
-  first, second, third = _read(source)
+  first, second, third = raw_sources.read(source)
   assert (first.group, first.time) == ('w1', 86400.0)
   assert (second.group, second.time, second.problem) == (None, 7.5, None)
   assert third.problem == ('not a number, date or time', 'when', "'soon'")
-  assert [e.time for e in _read(_source(tmp_path))] == [None] * 3
+  assert [e.time for e in raw_sources.read(_source(tmp_path))] == [None] * 3
 
 
 def test_schema_comes_before_other_problems(tmp_path):
   raw_data.write_csv(tmp_path, 2, ('1e30,2,0,ann',))
   schema = ({'name': 'a', 'maximum': 9.0}, {'name': 'who', 'type': 'text'})
-  *_, bad = _read(_source(tmp_path, schema=schema))
+  *_, bad = raw_sources.read(_source(tmp_path, schema=schema))
   assert bad.problem == ('above 9', 'a', "'1e30'")
   twice = ({'name': 'a'}, {'name': 'a'})
   with pytest.raises(errors.ConfigError, match='a column once, got a, a'):
@@ -198,7 +194,7 @@ def test_a_pattern_names_several_files(tmp_path):
   (tmp_path / 'day_3.csv').write_text('a,b,y\n')
   (tmp_path / 'other.csv').write_text('nothing\n')
   source = _source(tmp_path, path=str(tmp_path / 'day_*.csv'))
-  examples = _read(source)
+  examples = raw_sources.read(source)
   assert [example.x.tolist() for example in examples] == [
     *([2, 1], [4, 3], [6, 5])
   ]

@@ -2,11 +2,12 @@ import numpy as np
 from sklearn import datasets
 
 from pipelines.sources import registry
+from tests.testing import raw_sources
 
 
 def test_all_digits_are_read_in_order():
   source = registry.create('digits', {}, 0)
-  examples = [e for block in source.blocks() for e in source.read(block)]
+  examples = raw_sources.read(source)
   expected = datasets.load_digits()
   assert len(examples) == 1797
   np.testing.assert_array_equal(

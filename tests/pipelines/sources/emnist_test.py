@@ -11,21 +11,17 @@ from tff_algos.core import errors
 _EMNIST = pathlib.Path(os.environ.get('EMNIST_DIR', '../shared/data/emnist'))
 
 
-def _read(source):
-  return [e for block in source.blocks() for e in source.read(block)]
-
-
 def test_images_are_upright(tmp_path):
   """The lit corner is at the bottom left in the files: it was the top right."""
   source = registry.create('emnist', raw_sources.write_emnist(tmp_path), 0)
-  image = _read(source)[0].x[:, :, 0]
+  image = raw_sources.read(source)[0].x[:, :, 0]
   assert image[0, -1] == 255
   assert image[-1, 0] == 0
 
 
 def test_by_class_as_it_is_labelled(tmp_path):
   source = registry.create('emnist', raw_sources.write_emnist(tmp_path), 0)
-  examples = _read(source)
+  examples = raw_sources.read(source)
   assert [e.y for e in examples] == [0, 9, 10, 35, 36, 61] * 2
   assert source.features().num_classes == 62
   assert source.native_source_names() is None
@@ -38,7 +34,7 @@ def test_cases_as_distributions(tmp_path):
   source = registry.create(
     'emnist', options | {'cases_are': 'distributions'}, 0
   )
-  examples = [e for e in _read(source) if not e.is_test]
+  examples = [e for e in raw_sources.read(source) if not e.is_test]
   assert source.native_source_names() == ('lower', 'upper')
   assert source.features().num_classes == 26
   for native, first in ((0, 36), (1, 10)):
@@ -66,7 +62,7 @@ def test_image_of_another_shape_is_malformed(tmp_path):
       (path,) = tmp_path.glob(f'{old}-{kind}-ubyte*')
       path.rename(tmp_path / f'emnist-mnist-{part}-{kind}-ubyte{path.suffix}')
   source = registry.create('emnist', options | {'split': 'mnist'}, 0)
-  assert _read(source)[0].x.shape != source.features().x_shape
+  assert raw_sources.read(source)[0].x.shape != source.features().x_shape
 
 
 @pytest.mark.slow

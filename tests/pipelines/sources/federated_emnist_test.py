@@ -11,7 +11,7 @@ def test_images_by_writer(tmp_path):
   source = registry.create(
     'federated_emnist', raw_sources.write_federated_emnist(tmp_path), 0
   )
-  examples = [e for block in source.blocks() for e in source.read(block)]
+  examples = raw_sources.read(source)
   train = [(e.client, e.y) for e in examples if not e.is_test]
   assert train == [
     *(('f0', 0), ('f1', 7), ('f1', 8), ('f2', 14), ('f2', 15), ('f2', 16))

@@ -14,14 +14,10 @@ def _source(folder, **more):
   return registry.create('femnist', raw_sources.write_femnist(folder) | more, 0)
 
 
-def _read(source):
-  return [e for block in source.blocks() for e in source.read(block)]
-
-
 def test_images_by_writer(tmp_path):
   """CMFL: by writer, 62 classes."""
   source = _source(tmp_path)
-  examples = _read(source)
+  examples = raw_sources.read(source)
   assert [(e.client, e.y) for e in examples] == [
     ('f0001_41', 3),
     ('f0001_41', 61),
@@ -42,7 +38,7 @@ def test_images_by_writer(tmp_path):
 def test_test_folder(tmp_path):
   source = _source(tmp_path, test='test')
   shutil.copytree(tmp_path / 'all_data', tmp_path / 'test')
-  examples = _read(source)
+  examples = raw_sources.read(source)
   assert [e.is_test for e in examples] == [False] * 6 + [True] * 6
   assert len(source.checksums()) == 4
 
@@ -51,7 +47,9 @@ def test_training_folder_within_the_test_folder(tmp_path):
   source = _source(tmp_path, train='test/old', test='test')
   for folder in ('test', 'test/old'):
     shutil.copytree(tmp_path / 'all_data', tmp_path / folder)
-  assert [e.is_test for e in _read(source)] == [False] * 6 + [True] * 6
+  assert [e.is_test for e in raw_sources.read(source)] == [False] * 6 + [
+    True
+  ] * 6
 
 
 def _write(folder, users, data):

@@ -18,10 +18,6 @@ def _source(folder, **more):
   return registry.create('images', {'folder': str(folder), **more}, 0)
 
 
-def _read(source):
-  return [e for block in source.blocks() for e in source.read(block)]
-
-
 def _problems(source):
   """Returns the place and the error of each malformed image."""
   features, spec = source.features(), source.feature_spec()
@@ -43,7 +39,7 @@ def _write_table(folder, *rows):
 
 def test_clients_and_classes_are_folders(tmp_path):
   source = registry.create('images', raw_sources.write_images(tmp_path), 0)
-  examples = _read(source)
+  examples = raw_sources.read(source)
   assert [(e.client, e.y) for e in examples] == [
     *(('ann', 0), ('ann', 0), ('ann', 1), ('bob', 0), ('bob', 1), ('bob', 1))
   ]
@@ -58,7 +54,7 @@ def test_clients_and_classes_are_folders(tmp_path):
 def test_spec_resizes_the_images(tmp_path):
   source = registry.create('images', raw_sources.write_images(tmp_path), 0)
   spec = source.feature_spec()
-  contents = tf.constant([e.x['image'] for e in _read(source)])
+  contents = tf.constant([e.x['image'] for e in raw_sources.read(source)])
   encoded = preprocessing.Preprocessing(spec).encode({'image': contents})
   assert spec.output().shape == encoded.shape[1:] == (4, 4, 3)
   np.testing.assert_array_equal(
@@ -71,7 +67,10 @@ def test_table_names_file_class_and_client(tmp_path):
   source = _write_table(
     tmp_path, 'bob/cat/0.png,wolf,eve', 'ann/dat/2.png,fox,eve'
   )
-  assert [(e.client, e.y) for e in _read(source)] == [('eve', 1), ('eve', 0)]
+  assert [(e.client, e.y) for e in raw_sources.read(source)] == [
+    ('eve', 1),
+    ('eve', 0),
+  ]
   assert source.facts() == {'class_names': ['fox', 'wolf']}
 
 
@@ -122,7 +121,9 @@ def test_table_follows_the_rules_of_csv(tmp_path):
     'bob/cat/0.png,a',
   )
   assert source.facts() == {'class_names': ['a', 'b']}
-  assert {e.client for e in _read(source) if e.problem is None} == {'x'}
+  assert {e.client for e in raw_sources.read(source) if e.problem is None} == {
+    'x'
+  }
   assert [problem for _, problem in _problems(source)] == [
     'the row has too many cells',
     'the row has too few cells',
@@ -145,7 +146,7 @@ def test_disk_that_fails(tmp_path):
   raw_sources.write_images(tmp_path)
   (tmp_path / 'failing.png').symlink_to('/proc/self/mem')
   source = _write_table(tmp_path, 'failing.png,a,x', 'ann/cat/0.png,b,x')
-  for read in (source.checksums, lambda: _read(source)):
+  for read in (source.checksums, lambda: raw_sources.read(source)):
     with pytest.raises(OSError, match='Input/output error'):
       read()
 

@@ -42,7 +42,7 @@ def test_test_file_and_regression(tmp_path):
     label_column='b',
     classes=None,
   )
-  examples = [e for block in source.blocks() for e in source.read(block)]
+  examples = raw_sources.read(source)
   assert [e.is_test for e in examples] == [False] * 4 + [True] * 4
   assert examples[6].y == 6 / 8
   assert sorted(source.checksums()) == ['part-0.parquet', 'part-1.parquet']

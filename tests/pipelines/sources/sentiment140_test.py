@@ -11,14 +11,10 @@ def _source(folder, **more):
   )
 
 
-def _read(source):
-  return [e for block in source.blocks() for e in source.read(block)]
-
-
 def test_tweets_by_account(tmp_path):
   """CMFL: by account, two classes; words counted by hand."""
   source = _source(tmp_path)
-  examples = _read(source)
+  examples = raw_sources.read(source)
   vocabulary = source.facts()['vocabulary']
   # Three times each; the other words come less often.
   assert vocabulary[:3] == ['day', 'good', 'sad']
@@ -50,14 +46,14 @@ def test_tweets_by_account(tmp_path):
 def test_tweets_have_the_time_of_their_date(tmp_path, date, time):
   source = _source(tmp_path)
   (tmp_path / 'tweets.csv').write_text(f'4,1,{date},NO_QUERY,ann,good day\n')
-  (tweet,) = _read(source)
+  (tweet,) = raw_sources.read(source)
   assert (tweet.time, tweet.group, tweet.problem) == (time, 'ann', None)
 
 
 def test_vocabulary_of_a_file(tmp_path):
   (tmp_path / 'words').write_text('sad\ncafé\n')
   source = _source(tmp_path, vocabulary_file='words', vocabulary_size=2)
-  examples = _read(source)
+  examples = raw_sources.read(source)
   assert examples[0].x == [3, 3, 1, 3]
   assert examples[2].x == [2, 3, 3, 3]
   assert sorted(source.checksums()) == ['tweets.csv', 'words']
@@ -68,7 +64,7 @@ def test_neutral_tweets_and_odd_rows_are_problems(tmp_path):
   (tmp_path / 'test.csv').write_text(
     '"2","1","d","q","ann","so so"\n"4","1"\n"4","1","d","q","bob","fine"\n'
   )
-  neutral, short, good = _read(source)[6:]
+  neutral, short, good = raw_sources.read(source)[6:]
   assert str(neutral.problem) == "the mood is neither 0 nor 4, got '2'"
   assert str(short.problem) == 'the row has 2 columns, not 6'
   place = source.locate('train', 0)

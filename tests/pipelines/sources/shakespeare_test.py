@@ -22,10 +22,6 @@ def _source(folder, **more):
   )
 
 
-def _read(source):
-  return [e for block in source.blocks() for e in source.read(block)]
-
-
 def _spell(source, example):
   """Returns the characters seen, and the one that follows."""
   alphabet = source.facts()['alphabet']
@@ -44,17 +40,20 @@ def test_alphabet_is_that_of_the_paper():
 
 def test_windows_of_a_role(tmp_path):
   source = _source(tmp_path)
-  examples = [e for e in _read(source) if e.client == 'mac/Macbeth']
+  examples = [e for e in raw_sources.read(source) if e.client == 'mac/Macbeth']
   text = 'Is this a dagger\nwhich I see?\nI have thee not-and yet...'
   expected = [(text[i : i + 8], text[i + 8]) for i in range(len(text) - 8)]
   assert [_spell(source, e) for e in examples] == expected
   # A role with too short a text has no window.
-  assert {e.client for e in _read(source)} == {'mac/Macbeth', 'ham/Hamlet'}
+  assert {e.client for e in raw_sources.read(source)} == {
+    'mac/Macbeth',
+    'ham/Hamlet',
+  }
 
 
 def test_stride(tmp_path):
   source = _source(tmp_path, stride=9)
-  examples = [e for e in _read(source) if e.client == 'mac/Macbeth']
+  examples = [e for e in raw_sources.read(source) if e.client == 'mac/Macbeth']
   pieces = [''.join(_spell(source, e)) for e in examples]
   text = 'Is this a dagger\nwhich I see?\nI have thee not-and yet...'
   assert ''.join(pieces) == text[: 9 * (len(text) // 9)]
@@ -76,14 +75,14 @@ def test_plain_spelling(exact, plain):
 
 def test_strange_characters_are_malformed(tmp_path):
   source = _source(tmp_path, spelling='exact')
-  problems = {e.problem for e in _read(source)}
+  problems = {e.problem for e in raw_sources.read(source)}
   reason = 'a character is not in the alphabet'
   assert {(reason, None, "'—'"), None} <= problems
 
 
 def test_end_of_each_role_as_test_split(tmp_path):
   source = _source(tmp_path, test_fraction=0.5)
-  examples = [e for e in _read(source) if e.client == 'mac/Macbeth']
+  examples = [e for e in raw_sources.read(source) if e.client == 'mac/Macbeth']
   text = 'Is this a dagger\nwhich I see?\nI have thee not-and yet...'
   halves = text[:28], text[28:]
   for is_test in (False, True):
@@ -96,7 +95,7 @@ def test_end_of_each_role_as_test_split(tmp_path):
 
 
 def test_windows_have_their_position_as_time(tmp_path):
-  examples = _read(_source(tmp_path, test_fraction=0.5, stride=3))
+  examples = raw_sources.read(_source(tmp_path, test_fraction=0.5, stride=3))
   role = [e for e in examples if e.client == 'mac/Macbeth']
   times = {is_test: [] for is_test in (False, True)}
   for example in role:
@@ -157,7 +156,7 @@ def test_script(tmp_path):
     },
     0,
   )
-  examples = _read(source)
+  examples = raw_sources.read(source)
   assert {e.client for e in examples} == {'First Citizen'}
   assert _spell(source, examples[0]) == ('Be', 'f')
   assert _spell(source, examples[-1]) == ('ow', '!')

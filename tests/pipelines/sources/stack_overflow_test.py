@@ -12,15 +12,13 @@ def _source(folder, **more):
   )
 
 
-def _read(source):
-  return [e for block in source.blocks() for e in source.read(block)]
-
-
 # the a how to do i: 1 to 6; another word 7, beginning 8, end 9.
 def test_next_words(tmp_path):
   """PPFL: 'how do i xyzzy' and 'a', cut after five words."""
   source = _source(tmp_path)
-  train = [e for e in _read(source) if e.client == '0001' and not e.is_test]
+  train = [
+    e for e in raw_sources.read(source) if e.client == '0001' and not e.is_test
+  ]
   assert [(list(e.x), e.y) for e in train] == [
     ([0, 0, 0, 0, 8], 3),
     ([0, 0, 0, 8, 3], 5),
@@ -47,13 +45,13 @@ def test_words_of_a_post_have_its_group_and_time(tmp_path):
   created.append(b'2008-08-06 11:34:22.8 UTC')
   source = _with_posts(tmp_path, record, raw_sources.post_record('b'))
   times = [1218022462.8] * 3 + [None] * 2
-  examples = _read(source)
+  examples = raw_sources.read(source)
   assert [e.time for e in examples] == times
   assert [e.group for e in examples] == ['post a b'] * 3 + ['post b'] * 2
 
 
 def test_long_post_is_cut_and_has_no_end(tmp_path):
-  train = [e for e in _read(_source(tmp_path)) if e.client == '0002']
+  train = [e for e in raw_sources.read(_source(tmp_path)) if e.client == '0002']
   assert [e.y for e in train] == [1] * 5
   assert list(train[-1].x) == [8, 1, 1, 1, 1]
 
@@ -79,12 +77,12 @@ def test_same_ids_as_tffs_baseline(tmp_path):
     if len(ids) < 20:
       ids = tf.concat([ids, [4]], 0)
     expected += ids.numpy().tolist()
-  assert [e.y for e in _read(source)] == expected
+  assert [e.y for e in raw_sources.read(source)] == expected
 
 
 def test_empty_post_is_its_end(tmp_path):
   source = _with_posts(tmp_path, raw_sources.post_record(''))
-  (example,) = _read(source)
+  (example,) = raw_sources.read(source)
   assert (list(example.x), example.y) == ([0] * 19 + [3], 4)
 
 
@@ -92,7 +90,7 @@ def test_odd_posts_are_problems(tmp_path):
   source = _with_posts(
     tmp_path, raw_sources.post_record(b'\xff'), tf.train.Example()
   )
-  assert [e.problem and e.problem.reason for e in _read(source)] == [
+  assert [e.problem and e.problem.reason for e in raw_sources.read(source)] == [
     'the post is not UTF-8 text',
     'the record has 0 texts, not 1',
   ]
@@ -100,7 +98,9 @@ def test_odd_posts_are_problems(tmp_path):
 
 def test_max_posts(tmp_path):
   source = _source(tmp_path, max_posts=1)
-  train = [e for e in _read(source) if not e.is_test and e.client == '0001']
+  train = [
+    e for e in raw_sources.read(source) if not e.is_test and e.client == '0001'
+  ]
   assert [e.y for e in train] == [3, 5, 6, 7, 9]
 
 
@@ -120,7 +120,7 @@ def test_bad_options(more):
 
 def test_posts_have_a_label_at_each_place(tmp_path):
   source = _source(tmp_path, examples_are='posts')
-  train = [e for e in _read(source) if not e.is_test]
+  train = [e for e in raw_sources.read(source) if not e.is_test]
   assert [(e.client, list(e.x), list(e.y)) for e in train] == [
     ('0001', [8, 3, 5, 6, 7], [3, 5, 6, 7, 9]),
     ('0001', [8, 2, 0, 0, 0], [2, 9, 0, 0, 0]),
@@ -131,8 +131,8 @@ def test_posts_have_a_label_at_each_place(tmp_path):
 
 
 def test_posts_and_words_have_the_same_labels(tmp_path):
-  posts = _read(_source(tmp_path, examples_are='posts'))
+  posts = raw_sources.read(_source(tmp_path, examples_are='posts'))
   (tmp_path / 'stackoverflow.sqlite').unlink()
-  words = _read(_source(tmp_path))
+  words = raw_sources.read(_source(tmp_path))
   labels = [label for e in posts for label in e.y if label]
   assert labels == [e.y for e in words]

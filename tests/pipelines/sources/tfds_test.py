@@ -7,6 +7,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from pipelines.sources import registry
+from tests.testing import raw_sources
 from tff_algos.core import errors
 
 _MNIST = pathlib.Path(os.environ.get('MNIST_DIR', '../shared/data/mnist'))
@@ -104,13 +105,9 @@ def _source(data_dir, name='tiny_images', **more):
   )
 
 
-def _read(source):
-  return [e for block in source.blocks() for e in source.read(block)]
-
-
 def test_reads_both_splits(data_dir):
   source = _source(data_dir)
-  examples = _read(source)
+  examples = raw_sources.read(source)
   pixels = [int(e.x[0, 0, 0]) for e in examples]
   assert sorted(pixels) == list(range(12))
   assert [e.y for e in examples] == [pixel % 3 for pixel in pixels]
@@ -122,7 +119,8 @@ def test_reads_both_splits(data_dir):
 
 def test_order_is_always_the_same(data_dir):
   first, second = (
-    [int(e.x[0, 0, 0]) for e in _read(_source(data_dir))] for _ in range(2)
+    [int(e.x[0, 0, 0]) for e in raw_sources.read(_source(data_dir))]
+    for _ in range(2)
   )
   assert first == second
 
@@ -162,7 +160,7 @@ def _texts(data_dir, **more):
 
 def test_texts_by_account(data_dir):
   source = _texts(data_dir)
-  examples = {e.client or str(e.problem): e for e in _read(source)}
+  examples = {e.client or str(e.problem): e for e in raw_sources.read(source)}
   # day, sad and so come twice; of three equal ones the last has no place.
   assert source.facts()['vocabulary'] == ['day', 'sad']
   assert examples['ann'].x == [3, 1, 0]
@@ -197,7 +195,11 @@ def test_features_of_texts_that_do_not_fit(data_dir, more, text):
 
 def test_classes_that_are_chosen(data_dir):
   source = _source(data_dir, classes=(2, 0))
-  labels = {int(e.x[0, 0, 0]): e.y for e in _read(source) if e.problem is None}
+  labels = {
+    int(e.x[0, 0, 0]): e.y
+    for e in raw_sources.read(source)
+    if e.problem is None
+  }
   assert labels == {i: (i % 3 == 0) * 1 for i in range(12) if i % 3 != 1}
   assert source.features().num_classes == 2
 
@@ -223,7 +225,7 @@ def test_classes_have_the_names_of_the_set(data_dir):
 def test_images_without_a_declared_shape(data_dir):
   source = _source(data_dir, image='photo', image_shape=(2, 2, 3))
   assert source.features().x_shape == (2, 2, 3)
-  assert all(e.x.shape == (2, 2, 3) for e in _read(source))
+  assert all(e.x.shape == (2, 2, 3) for e in raw_sources.read(source))
 
 
 def test_transposed_images(data_dir):
@@ -232,7 +234,7 @@ def test_transposed_images(data_dir):
   )
   assert source.features().x_shape == (5, 2, 3)
   plain, turned = (
-    next(iter(_read(_source(data_dir, image='image', transpose=t))))
+    next(iter(raw_sources.read(_source(data_dir, image='image', transpose=t))))
     for t in (False, True)
   )
   np.testing.assert_array_equal(turned.x, plain.x.transpose(1, 0, 2))
@@ -246,7 +248,7 @@ def test_damaged_files(data_dir, tmp_path, file):
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
   with pytest.raises(errors.DataError, match='cannot be read or prepared'):
-    _read(_source(str(copy)))
+    raw_sources.read(_source(str(copy)))
 
 
 def test_original_files_that_are_others(tmp_path):
@@ -298,7 +300,7 @@ def test_real_mnist_from_a_folder_of_original_files(tmp_path):
     manual_dir=str(_MNIST),
     download_dir=str(tmp_path / 'downloads'),
   )
-  labels = [e.y for e in _read(source) if e.is_test]
+  labels = [e.y for e in raw_sources.read(source) if e.is_test]
   np.testing.assert_array_equal(
     np.bincount(labels), [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
   )

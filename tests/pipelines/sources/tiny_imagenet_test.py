@@ -15,14 +15,10 @@ def _source(folder):
   )
 
 
-def _read(source):
-  return [e for block in source.blocks() for e in source.read(block)]
-
-
 def test_images_by_class(tmp_path):
   """Filter decomposition, on two classes of 2 and 1 images."""
   source = _source(tmp_path)
-  examples = _read(source)
+  examples = raw_sources.read(source)
   assert [(e.y, e.is_test) for e in examples] == [
     *((0, False), (0, False), (1, False), (1, False), (0, True), (1, True))
   ]
@@ -36,12 +32,14 @@ def test_images_by_class(tmp_path):
 
 def test_images_that_arrive_are_seen_by_the_same_process(tmp_path):
   before = _source(tmp_path)
-  assert len(_read(before)) == 6
+  assert len(raw_sources.read(before)) == 6
   raw_sources.write_jpeg(
     tmp_path / 'train/n2/images/n2_9.JPEG', 80, (64, 64, 3)
   )
   options = {'folder': str(tmp_path)}
-  assert len(_read(registry.create('tiny_imagenet', options, 0))) == 7
+  assert (
+    len(raw_sources.read(registry.create('tiny_imagenet', options, 0))) == 7
+  )
 
 
 def test_grey_images_get_three_channels(tmp_path):
@@ -49,7 +47,7 @@ def test_grey_images_get_three_channels(tmp_path):
   raw_sources.write_jpeg(
     tmp_path / 'train/n2/images/n2_0.JPEG', 80, (64, 64, 1)
   )
-  image = _read(source)[0].x
+  image = raw_sources.read(source)[0].x
   assert image.shape == (64, 64, 3)
   np.testing.assert_array_equal(image[..., 0], image[..., 2])
 
@@ -81,7 +79,11 @@ def test_damaged_and_odd_images_are_dead_letters(tmp_path):
 def test_validation_image_of_an_unknown_class(tmp_path):
   source = _source(tmp_path)
   (tmp_path / 'val' / 'val_annotations.txt').write_text('v0.JPEG\tn9\t0\n')
-  assert _read(source)[-1].problem == ('the class is unknown', None, "'n9'")
+  assert raw_sources.read(source)[-1].problem == (
+    'the class is unknown',
+    None,
+    "'n9'",
+  )
 
 
 @pytest.mark.parametrize('line', ['v9.JPEG\tn1', 'v0.JPEG', '', 'a\0b\tn1'])
