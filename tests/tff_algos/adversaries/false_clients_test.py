@@ -111,11 +111,20 @@ def test_an_upload_that_stays_with_the_client_is_falsified_there():
 
 def test_the_plan_marks_who_attacks():
   """In the order of the call, beside the plan's own inputs."""
-  algorithm = _algorithm('sign_flip')
+
+  def plan_round(*_):
+    yield running_sum.phase_call([2, 1], [4, 4])
+
+  plain = running_sum.algorithm(uploads={'mean': lambda message, *_: message})
+  algorithm = attacks.attack(
+    dataclasses.replace(plain, plan_round=plan_round),
+    attacks.AttackConfig('sign_flip', fraction=0.4),
+    _IS_ATTACKER,
+  )
   plan = algorithm.plan_round(None, _CLIENTS.population, 4, 0)
   marked, own = next(plan).client_inputs
-  np.testing.assert_array_equal(marked, _IS_ATTACKER)
-  np.testing.assert_array_equal(own, [4, 4, 4])
+  np.testing.assert_array_equal(marked, [False, True])
+  np.testing.assert_array_equal(own, [4, 4])
   with pytest.raises(StopIteration):
     plan.send(None)
 
