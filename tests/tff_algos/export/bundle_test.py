@@ -1,8 +1,7 @@
-"""Writing bundles: all or nothing, next version, manifest, bare TensorFlow."""
+"""Writing bundles: all or nothing, next version, full disks."""
 
 import errno
 import fcntl
-import json
 import os
 import pathlib
 import resource
@@ -10,7 +9,6 @@ import shutil
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -166,38 +164,3 @@ def test_full_disk_is_an_error_to_retry(tmp_path):
   assert done.returncode == 0, done.stderr
   # Some of these disks are too small, and the largest is not.
   assert 3 <= int(done.stdout.split()[-1]) <= 8
-
-
-_BARE = """
-import json, sys
-import tensorflow as tf
-folder, x = sys.argv[1], json.loads(sys.argv[2])
-predict = tf.saved_model.load(folder).signatures['serving_default']
-outputs = predict(x=tf.constant(x), cluster_id=tf.constant([0, 1, 1, 0, 0]))
-assert not any(name.startswith('tff_algos') for name in sys.modules)
-print(json.dumps(outputs['logits'].numpy().tolist()))
-"""
-
-
-@pytest.mark.verify
-def test_bundle_works_in_bare_tensorflow(tmp_path):
-  folder = exportable.export_clusters(tmp_path / 'base')
-  x = exportable.sample_inputs()
-  environment = {k: v for k, v in os.environ.items() if k != 'PYTHONPATH'}
-  done = subprocess.run(
-    [sys.executable, '-I', '-c', _BARE, folder, json.dumps(x.tolist())],
-    cwd=tmp_path,
-    env=environment,
-    capture_output=True,
-    text=True,
-    timeout=120,
-  )
-  assert done.returncode == 0, done.stderr
-  weights = exportable.states(exportable.linear_model())[0].cluster_weights
-  expected = np.stack([exportable.oracle_logits(weights, k, x) for k in (0, 1)])
-  np.testing.assert_allclose(
-    json.loads(done.stdout),
-    expected[[0, 1, 1, 0, 0], np.arange(5)],
-    rtol=1e-5,
-    atol=1e-6,
-  )
