@@ -27,8 +27,6 @@ def build_model(workload: workload_lib.Workload) -> model_lib.Model:
     'mlp': {'name': 'mlp', 'hidden_sizes': (workload.hidden_size,)},
     'cnn': {'name': 'letters_cnn'},
     'lenet': {'name': 'lenet', 'variant': 'fed_dyn'},
-    'resnet18': {'name': 'resnet18'},
-    'mobilenet_v2': {'name': 'mobilenet_v2'},
   }[workload.model]
   if workload.num_atoms:
     section['decomposition'] = {'num_atoms': workload.num_atoms}

@@ -13,7 +13,7 @@ from benchmarks import workload as workload_lib
 FLOOR = 'floor_tensorflow'
 # Its server holds 355 models several times: 11 GB.
 LARGE = 'committee355'
-PEERS = ('jax', 'fedjax', 'pytorch', 'pfl', 'flower')
+PEERS = ('jax', 'fedjax', 'pytorch', 'flower')
 _CNN_TRAINERS = ('vectorized', 'tff', 'tff_stock', FLOOR, *PEERS)
 # XLA is not for convolutions on a CPU.
 _TRAINERS = ('vectorized', 'vectorized_xla', 'pjrt', *_CNN_TRAINERS[1:])

@@ -39,8 +39,7 @@ class Workload:
   Attributes:
     algorithm: One of the names above, of which `'batching'` trains nothing, or
       of any registered algorithm.
-    model: `'linear'`, `'mlp'`, `'cnn'` or, for our own contenders, `'lenet'`,
-      `'resnet18'` or `'mobilenet_v2'`.
+    model: `'linear'`, `'mlp'`, `'cnn'` or, for our own contenders, `'lenet'`.
     num_atoms: Atoms of each convolution, for our own contenders; 0 for ordinary
       kernels.
     num_clients: Take part in every round: all, or as many of the registered.

@@ -82,14 +82,9 @@ def predict(server: clients.Server, path: str, body: dict[str, Any]) -> Any:
 
   Raises:
     RequestError: If the server refuses the request.
-    UserError: If no server responds in time, the URL is not of REST, or a file
-      of TLS cannot be used.
+    UserError: If no server responds in time, the URL is no URL of HTTP, or a
+      file of TLS cannot be used.
   """
-  if server.is_grpc:
-    raise errors.UserError(
-      f'url {server.url!r} must start with http:// or https://: predict asks '
-      'by REST'
-    )
   try:
     with clients.rest(server, path) as ask:
       return json.loads(ask(json.dumps(body).encode()))
@@ -104,7 +99,7 @@ def predict(server: clients.Server, path: str, body: dict[str, Any]) -> Any:
     ) from error
 
 
-def request_body() -> dict[str, Any]:
+def _request_body() -> dict[str, Any]:
   """Returns the request body described by the flags.
 
   Raises:
@@ -136,7 +131,7 @@ def request_body() -> dict[str, Any]:
   return {'signature_name': given, **content}
 
 
-def token() -> str | None:
+def _token() -> str | None:
   """Returns the token of --token_file, if it is given.
 
   Raises:
@@ -151,7 +146,7 @@ def token() -> str | None:
     raise errors.UserError(f'the token cannot be read: {error}') from error
 
 
-def path() -> str:
+def _path() -> str:
   """Returns the path of the REST API for the flags' model and version."""
   model = f'/v1/models/{urllib.parse.quote(_MODEL.value, safe="")}'
   if _VERSION.value is not None:
@@ -159,7 +154,7 @@ def path() -> str:
   return f'{model}:predict'
 
 
-def tls() -> client_tls.ClientTls:
+def _tls() -> client_tls.ClientTls:
   """Returns the files of TLS that the flags name."""
   return client_tls.ClientTls(
     _TLS_CA.value, _TLS_CERTIFICATE.value, _TLS_KEY.value
@@ -177,8 +172,8 @@ def _default_signature(content: dict[str, Any]) -> str:
 
 def _main() -> None:
   """Prints the server's response."""
-  server = clients.Server(_URL.value, _TIMEOUT_SECONDS.value, token(), tls())
-  answer = predict(server, path(), request_body())
+  server = clients.Server(_URL.value, _TIMEOUT_SECONDS.value, _token(), _tls())
+  answer = predict(server, _path(), _request_body())
   print(json.dumps(answer, indent=2))
 
 

@@ -46,9 +46,6 @@ def _first(name: str) -> workload_lib.Workload:
   return cases_lib.CASES[name].entries[0].workload
 
 
-_CIFAR = {'input_shape': (32, 32, 3), 'learning_rate': 0.01}
-_RESNET = {**_CIFAR, 'model': 'resnet18', 'num_examples': 50, 'batch_size': 25}
-
 CASES: Mapping[str, Case] = {
   'mlp1000': _case(_first('mlp1000'), 10, 100, 1000),
   'lin1000': _case(_first('lin1000'), 50, 1000),
@@ -56,20 +53,6 @@ CASES: Mapping[str, Case] = {
   'fedsoft_cnn100': _case(_first('fedsoft_cnn100'), 10, 50),
   'decomposed10': _case(_first('decomposed10'), 10),
   'ppfl300': _case(_first('ppfl300'), 50, 300),
-  'resnet10': _case(workload_lib.Workload(num_clients=10, **_RESNET), 10),
-  'resnet100': _case(workload_lib.Workload(num_clients=100, **_RESNET), 10, 50),
-  'ppfl_mobilenet10': _case(
-    workload_lib.Workload(
-      algorithm=workload_lib.PPFL,
-      model='mobilenet_v2',
-      num_clients=10,
-      num_examples=50,
-      batch_size=25,
-      num_clusters=3,
-      **_CIFAR,
-    ),
-    10,
-  ),
   # To try the packer, not to measure with.
   'tiny': _case(_first('tiny'), 2),
   'tiny_lin': _case(_first('tiny_lin'), 3),

@@ -179,10 +179,8 @@ class _Work:
     membership = stepped / stepped.sum()
 
     def loss(weights, x, y):
-      if self.workload.model == 'linear':  # Mixed weights give mixed outputs.
-        return self._loss(_mix(membership, weights), x, y)
-      outputs = self._outputs(weights, x)
-      return _mean_loss(jnp.tensordot(membership, outputs, 1), y)
+      # Of linear models, as here, mixed weights give mixed outputs.
+      return self._loss(_mix(membership, weights), x, y)
 
     return self._descend(jax.grad(loss), weights, client), jnp.ones([])
 

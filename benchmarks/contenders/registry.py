@@ -60,7 +60,6 @@ CONTENDERS: Mapping[str, Contender] = {
   'pytorch': _peer(
     'pytorch', *({'processes': count} for count in _ONE_OR_ALL_CORES)
   ),
-  'pfl': _peer('pfl', *({'threads': count} for count in _ONE_OR_ALL_CORES)),
   'flower': _peer('flower'),
   'dataset': Contender('benchmarks.contenders.dataset'),
   'tf_data': Contender('benchmarks.contenders.tf_data'),

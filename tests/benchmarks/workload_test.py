@@ -13,18 +13,6 @@ _WORKLOAD = workload_lib.Workload(
 )
 
 
-def test_examples_follow_from_the_seed():
-  x, y = _WORKLOAD.examples()
-  again = _WORKLOAD.examples()
-  np.testing.assert_array_equal(x, again[0])
-  np.testing.assert_array_equal(y, again[1])
-  other, _ = dataclasses.replace(_WORKLOAD, seed=1).examples()
-  assert not np.any(x == other)
-  assert (x.shape, x.dtype) == ((3, 6, 4, 4, 1), np.float32)
-  assert (y.shape, y.dtype) == ((3, 6), np.int32)
-  assert 0 <= y.min() <= y.max() < 10
-
-
 def test_clients_of_a_planted_cluster_share_its_patterns():
   workload = dataclasses.replace(
     _WORKLOAD,

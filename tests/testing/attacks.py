@@ -226,11 +226,11 @@ def _honest_rest(ports: Ports):
 def _honest_grpc(ports: Ports):
   from tensorflow_serving.apis import predict_pb2
 
-  server = clients.Server(f'grpc://127.0.0.1:{ports.port}', 60)
-  with clients.grpc_method(server, 'Predict') as ask:
+  with grpc.insecure_channel(f'127.0.0.1:{ports.port}') as channel:
+    ask = channel.unary_unary(_PREDICT)
 
     def call(x: np.ndarray) -> int:
-      content = ask(_predict_request(x[np.newaxis]))
+      content = ask(_predict_request(x[np.newaxis]), timeout=60)
       reply = predict_pb2.PredictResponse.FromString(content)
       return reply.outputs['class_id'].int64_val[0]
 

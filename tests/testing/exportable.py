@@ -1,6 +1,7 @@
 """Tiny algorithms with hand-set states, to export and to serve."""
 
 import functools
+import math
 import pathlib
 import tempfile
 from collections import OrderedDict
@@ -107,7 +108,7 @@ def random_weights(
 ) -> model_lib.Weights:
   rng = np.random.default_rng(seed)
   shapes = OrderedDict(
-    kernel=[leading, NUM_FEATURES, model.num_outputs],
+    kernel=[leading, math.prod(model.input_shape), model.num_outputs],
     bias=[leading, model.num_outputs],
   )
   return OrderedDict(
@@ -163,32 +164,52 @@ def _exported_files() -> dict[str, bytes]:
     }
 
 
+def export_clusters(
+  base: pathlib.Path, model: model_lib.Model | None = None, **changes
+) -> pathlib.Path:
+  """Exports the cluster models of `states`, but for changed arguments."""
+  model = model or linear_model()
+  arguments = {
+    'algorithm': algorithm(model),
+    'server_state': states(model)[0],
+    'sample_inputs': sample_inputs(),
+    'provenance': PROVENANCE,
+    **changes,
+  }
+  return cluster_models.export_cluster_models(base, **arguments)
+
+
+def client_arguments(model: model_lib.Model, **changes):
+  """Returns arguments of an export of the clients' models of `states`."""
+  server_state, client_states = states(model)
+  return {
+    'algorithm': algorithm(model),
+    'server_state': server_state,
+    'client_ids': CLIENT_IDS,
+    'load_states': loading(client_states),
+    'sample_inputs': sample_inputs(),
+    'provenance': PROVENANCE,
+    **changes,
+  }
+
+
+def export_clients(
+  base: pathlib.Path, model: model_lib.Model | None = None, **changes
+) -> pathlib.Path:
+  """Exports the clients' models of `states`, but for changed arguments."""
+  arguments = client_arguments(model or linear_model(), **changes)
+  return personalized_models.export_personalized_models(base, **arguments)
+
+
 def export_all(folder: pathlib.Path) -> None:
   """Exports every kind of bundle under a folder, as a run does."""
+  export_clusters(folder / 'cluster_models', features=FEATURES)
+  export_clients(folder / 'personalized_models', features=FEATURES)
   model = linear_model()
   server_state, client_states = states(model)
-  exported = algorithm(model)
-  cluster_models.export_cluster_models(
-    folder / 'cluster_models',
-    exported,
-    server_state,
-    sample_inputs(),
-    PROVENANCE,
-    FEATURES,
-  )
-  personalized_models.export_personalized_models(
-    folder / 'personalized_models',
-    exported,
-    server_state,
-    CLIENT_IDS,
-    loading(client_states),
-    sample_inputs(),
-    PROVENANCE,
-    FEATURES,
-  )
   personalized_models.export_client_model(
     folder / 'anna',
-    exported,
+    algorithm(model),
     server_state,
     CLIENT_IDS[0],
     0,

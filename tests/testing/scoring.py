@@ -8,7 +8,6 @@ from pipelines import build_dataset, options
 from tests.testing import exportable, raw_data
 from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
-from tff_algos.export import cluster_models
 
 # The first three have personalized models.
 CLIENT_IDS = ('anna', 'b/2', 'çelik', 'eve', 'finn')
@@ -67,12 +66,8 @@ def write_regression_workdir(folder: pathlib.Path) -> pathlib.Path:
     distributions={'kind': 'native'},
   )
   build_dataset.build(config, folder / 'dataset')
-  model = exportable.linear_model(model_lib.REGRESSION)
-  cluster_models.export_cluster_models(
+  exportable.export_clusters(
     folder / 'export' / 'cluster_models',
-    exportable.algorithm(model),
-    exportable.states(model)[0],
-    exportable.sample_inputs(),
-    exportable.PROVENANCE,
+    exportable.linear_model(model_lib.REGRESSION),
   )
   return folder

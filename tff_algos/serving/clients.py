@@ -1,32 +1,27 @@
-"""Clients that ask a running server again and again over one connection.
+"""REST clients that ask a running server again and again over one connection.
 
 None goes through a proxy of the environment.
 """
 
 import contextlib
 import http.client
-import pathlib
 import urllib.parse
 from collections.abc import Callable, Generator
 from typing import NamedTuple
-
-import grpc
 
 from tff_algos.core import errors
 from tff_algos.serving import client_tls
 
 _PORTS = {'http': http.client.HTTP_PORT, 'https': http.client.HTTPS_PORT}
-# Returns the answer to a body of JSON, or to a message.
+# Returns the answer to a body of JSON.
 Ask = Callable[[bytes], bytes]
-
-_PREDICTION_SERVICE = '/tensorflow.serving.PredictionService/'
 
 
 class Server(NamedTuple):
   """A server, and how to ask it.
 
   Attributes:
-    url: `http://host:port/prefix`, `https://`, `grpc://` or `grpcs://`.
+    url: `http://host:port/prefix` or `https://`.
     timeout_seconds: Timeout of a request.
     token: Bearer token, if the server asks for one.
     tls: Files of TLS.
@@ -38,11 +33,6 @@ class Server(NamedTuple):
   tls: client_tls.ClientTls = client_tls.ClientTls()
 
   @property
-  def is_grpc(self) -> bool:
-    """Whether it is asked by gRPC, else by REST."""
-    return self._parts.scheme in ('grpc', 'grpcs')
-
-  @property
   def host(self) -> str:
     """Name or address.
 
@@ -50,10 +40,9 @@ class Server(NamedTuple):
       UserError: If there is none, or the URL is of something else.
     """
     parts = self._parts
-    if parts.scheme not in ('http', 'https', 'grpc', 'grpcs'):
+    if parts.scheme not in _PORTS:
       raise errors.UserError(
-        f'url {self.url!r} must start with http://, https://, grpc:// or '
-        'grpcs://'
+        f'url {self.url!r} must start with http:// or https://'
       )
     if not parts.hostname:
       raise errors.UserError(f'url {self.url!r} names no host')
@@ -61,25 +50,25 @@ class Server(NamedTuple):
 
   @property
   def port(self) -> int:
-    """TCP port; default: that of the scheme, of gRPC 8500.
+    """TCP port; default: that of the scheme.
 
     Raises:
       UserError: If it is no port.
     """
     try:
-      return self._parts.port or _PORTS.get(self._parts.scheme, 8500)
+      return self._parts.port or _PORTS[self._parts.scheme]
     except ValueError as error:
       raise errors.UserError(f'url {self.url!r}: {error}') from None
 
   @property
   def prefix(self) -> str:
-    """Start of all paths of REST, such as that of a proxy."""
+    """Start of all paths, such as that of a proxy."""
     return self._parts.path.rstrip('/')
 
   @property
   def has_tls(self) -> bool:
     """Whether it is asked by TLS."""
-    return self._parts.scheme in ('https', 'grpcs')
+    return self._parts.scheme == 'https'
 
   @property
   def _parts(self) -> urllib.parse.SplitResult:
@@ -129,41 +118,3 @@ def rest(server: Server, path: str) -> Generator[Ask]:
 
   with contextlib.closing(connection):
     yield ask
-
-
-@contextlib.contextmanager
-def grpc_method(server: Server, method: str) -> Generator[Ask]:
-  """Yields a function that calls a method of the PredictionService.
-
-  It raises grpc.RpcError if the server refuses or does not answer.
-  """
-  metadata = ()
-  if server.token is not None:
-    metadata = (('authorization', f'Bearer {server.token}'),)
-  host = f'[{server.host}]' if ':' in server.host else server.host
-  address = f'{host}:{server.port}'
-  options = [
-    # Otherwise channels to one server would share a connection.
-    ('grpc.use_local_subchannel_pool', 1),
-    ('grpc.enable_http_proxy', 0),
-  ]
-  if server.has_tls:
-    channel = grpc.secure_channel(address, _credentials(server.tls), options)
-  else:
-    channel = grpc.insecure_channel(address, options)
-  with channel:
-    call = channel.unary_unary(f'{_PREDICTION_SERVICE}{method}')
-
-    def ask(message: bytes) -> bytes:
-      return call(message, timeout=server.timeout_seconds, metadata=metadata)
-
-    yield ask
-
-
-def _credentials(tls: client_tls.ClientTls) -> grpc.ChannelCredentials:
-  tls.context()  # Names what cannot be used.
-  ca, key, certificate = (
-    None if path is None else pathlib.Path(path).read_bytes()
-    for path in (tls.ca, tls.key, tls.certificate)
-  )
-  return grpc.ssl_channel_credentials(ca, key, certificate)

@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tff_algos.core import algorithm, errors
 
@@ -17,21 +16,6 @@ def test_population_counts_its_clients():
   today = population._replace(is_available=np.array([False, True, True]))
   assert today.clients_with_examples.tolist() == [2]
   assert today.available_examples.tolist() == [0, 0, 1]
-
-
-def test_a_call_costs_nothing_unless_it_says_so():
-  assert algorithm.Cost() == (0, 0, 0)
-
-
-def test_a_phase_uses_client_state_and_no_input_by_default():
-  phase = algorithm.Phase('p', None, None, {}, None)
-  assert phase.uses_client_state
-  assert phase.client_input == ()
-
-
-def test_client_data_is_a_structure_of_tensors():
-  data = algorithm.ClientData(tf.ones([2, 3]), tf.ones([2]), tf.ones([2]))
-  assert [leaf.shape.rank for leaf in tf.nest.flatten(data)] == [2, 1, 1]
 
 
 def test_a_call_that_names_a_client_twice_is_refused():

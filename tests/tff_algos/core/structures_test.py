@@ -3,9 +3,6 @@
 import ast
 import pathlib
 
-import numpy as np
-import tensorflow as tf
-
 from tff_algos.core import structures
 
 _ROOT = pathlib.Path(structures.__file__).parents[2]
@@ -31,9 +28,3 @@ def test_the_types_are_declared_once():
   for name in ('Structure', 'Leaf', 'Array'):
     owners = [path for path in paths if _declares(path, name)]
     assert owners == [pathlib.Path(structures.__file__)], name
-
-
-def test_an_array_is_numpy_s_and_no_tensor():
-  array_class = structures.Array.__origin__
-  assert isinstance(np.zeros(2), array_class)
-  assert not isinstance(tf.zeros(2), array_class)

@@ -1,8 +1,7 @@
-"""Writing bundles: all or nothing, next version, manifest, bare TensorFlow."""
+"""Writing bundles: all or nothing, next version, full disks."""
 
 import errno
 import fcntl
-import json
 import os
 import pathlib
 import resource
@@ -10,7 +9,6 @@ import shutil
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -18,28 +16,17 @@ from tests.testing import exportable
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
 from tff_algos.export import bundle as bundle_lib
-from tff_algos.export import cluster_models, versions
+from tff_algos.export import versions
 
 REPOSITORY = pathlib.Path(__file__).parents[3]
 
 
-def export(base, model=None):
-  model = model or exportable.linear_model()
-  return cluster_models.export_cluster_models(
-    base,
-    exportable.algorithm(model),
-    exportable.states(model)[0],
-    exportable.sample_inputs(),
-    exportable.PROVENANCE,
-  )
-
-
 def test_versions_count_up_from_the_highest(tmp_path):
-  assert export(tmp_path / 'new' / 'base').name == '1'
+  assert exportable.export_clusters(tmp_path / 'new' / 'base').name == '1'
   (tmp_path / '7').mkdir()
   (tmp_path / 'notes').mkdir()
   (tmp_path / '9').write_text('a file, not a version')
-  assert export(tmp_path).name == '8'
+  assert exportable.export_clusters(tmp_path).name == '8'
   assert list(versions.version_folders(tmp_path)) == [7, 8]
 
 
@@ -56,7 +43,7 @@ def test_model_that_reads_back_otherwise_is_not_published(tmp_path):
     'forgetful', model.task, (4,), 3, model.initialize, apply, True
   )
   with pytest.raises(errors.ExportError, match='differs from the model in mem'):
-    export(tmp_path, forgetful)
+    exportable.export_clusters(tmp_path, forgetful)
   assert not list(tmp_path.iterdir())
 
 
@@ -66,7 +53,7 @@ def test_crash_while_checking_leaves_nothing(tmp_path, monkeypatch):
 
   monkeypatch.setattr(bundle_lib.manifest, 'verify_files', interrupt)
   with pytest.raises(KeyboardInterrupt):
-    export(tmp_path)
+    exportable.export_clusters(tmp_path)
   assert not list(tmp_path.iterdir())
 
 
@@ -76,7 +63,7 @@ def test_leavings_of_a_killed_export_are_removed(tmp_path):
     stale = tmp_path / f'.writing-{version}' / 'variables'
     stale.mkdir(parents=True)
     (stale / 'half').write_text('half a file')
-  folder = export(tmp_path)
+  folder = exportable.export_clusters(tmp_path)
   assert folder.name == '1'
   assert [path.name for path in tmp_path.iterdir()] == ['1']
   assert not (folder / 'variables' / 'half').exists()
@@ -89,10 +76,10 @@ def test_second_writer_is_refused(tmp_path):
     with pytest.raises(
       errors.WorkdirBusyError, match='another process is writing'
     ):
-      export(tmp_path)
+      exportable.export_clusters(tmp_path)
   finally:
     os.close(descriptor)
-  assert export(tmp_path).name == '1'
+  assert exportable.export_clusters(tmp_path).name == '1'
 
 
 def test_base_that_is_a_file_is_one_error(tmp_path):
@@ -100,7 +87,7 @@ def test_base_that_is_a_file_is_one_error(tmp_path):
   path.write_text('')
   for base in (path, path / 'below'):
     with pytest.raises(errors.UserError, match='is a file, where a folder'):
-      export(base)
+      exportable.export_clusters(base)
 
 
 @pytest.mark.parametrize('limit', [0, 300, 30_000])
@@ -111,11 +98,11 @@ def test_file_that_cannot_grow_is_an_error_to_retry(tmp_path, limit):
     with pytest.raises(
       errors.InfrastructureError, match='cannot be written under .* Free some'
     ):
-      export(tmp_path)
+      exportable.export_clusters(tmp_path)
   finally:
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
   assert not list(tmp_path.iterdir())
-  export(tmp_path)
+  exportable.export_clusters(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +123,7 @@ def test_what_no_retry_mends_is_an_export_error(tmp_path, failure):
 
 _FULL_DISK = """
 import pathlib, subprocess, sys
-from tests.tff_algos.export import bundle_test
+from tests.testing import exportable
 from tff_algos.core import errors
 base = pathlib.Path(sys.argv[1])
 failures = 0
@@ -144,7 +131,7 @@ for pages in list(range(2, 60, 8)) + [200]:
   size = f'size={4 * pages}k'
   subprocess.run(['mount', '-t', 'tmpfs', '-o', size, 'tmpfs', base], check=True)
   try:
-    bundle_test.export(base)
+    exportable.export_clusters(base)
     assert [path.name for path in base.iterdir()] == ['1']
   except errors.InfrastructureError as error:
     failures += 1
@@ -177,38 +164,3 @@ def test_full_disk_is_an_error_to_retry(tmp_path):
   assert done.returncode == 0, done.stderr
   # Some of these disks are too small, and the largest is not.
   assert 3 <= int(done.stdout.split()[-1]) <= 8
-
-
-_BARE = """
-import json, sys
-import tensorflow as tf
-folder, x = sys.argv[1], json.loads(sys.argv[2])
-predict = tf.saved_model.load(folder).signatures['serving_default']
-outputs = predict(x=tf.constant(x), cluster_id=tf.constant([0, 1, 1, 0, 0]))
-assert not any(name.startswith('tff_algos') for name in sys.modules)
-print(json.dumps(outputs['logits'].numpy().tolist()))
-"""
-
-
-@pytest.mark.verify
-def test_bundle_works_in_bare_tensorflow(tmp_path):
-  folder = export(tmp_path / 'base')
-  x = exportable.sample_inputs()
-  environment = {k: v for k, v in os.environ.items() if k != 'PYTHONPATH'}
-  done = subprocess.run(
-    [sys.executable, '-I', '-c', _BARE, folder, json.dumps(x.tolist())],
-    cwd=tmp_path,
-    env=environment,
-    capture_output=True,
-    text=True,
-    timeout=120,
-  )
-  assert done.returncode == 0, done.stderr
-  weights = exportable.states(exportable.linear_model())[0].cluster_weights
-  expected = np.stack([exportable.oracle_logits(weights, k, x) for k in (0, 1)])
-  np.testing.assert_allclose(
-    json.loads(done.stdout),
-    expected[[0, 1, 1, 0, 0], np.arange(5)],
-    rtol=1e-5,
-    atol=1e-6,
-  )

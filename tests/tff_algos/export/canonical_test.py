@@ -66,17 +66,8 @@ def test_tables_of_two_bundles_are_not_shared(exports, tmp_path):
   """Both name it alike; each must find its own clients, in any order."""
   first = exports[0] / 'personalized_models' / '1'
   loaded = tf.saved_model.load(str(first)).signatures['serving_default']
-  model = exportable.linear_model()
-  server_state, states = exportable.states(model)
-  exportable.personalized_models.export_personalized_models(
-    tmp_path,
-    exportable.algorithm(model),
-    server_state,
-    exportable.CLIENT_IDS[::-1],
-    exportable.loading(states),
-    exportable.sample_inputs(),
-    exportable.PROVENANCE,
-  )
+  exportable.export_clients(tmp_path, client_ids=exportable.CLIENT_IDS[::-1])
+  _, states = exportable.states(exportable.linear_model())
   other = tf.saved_model.load(str(tmp_path / '1')).signatures['serving_default']
   x = exportable.sample_inputs()
   for predict, index in ((loaded, 1), (other, 2), (loaded, 1)):

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests.testing import exportable
 from tff_algos.core import errors
-from tff_algos.export import client_states, manifest, personalized_models
+from tff_algos.export import client_states, manifest
 from tff_algos.serving import models
 
 NUM_CLIENTS = 5
@@ -88,17 +88,7 @@ def test_a_changed_bit_is_an_error_of_its_client_alone(tmp_path, monkeypatch):
 
 @pytest.fixture(name='folder')
 def write_folder(tmp_path):
-  model = exportable.linear_model()
-  server_state, states_of_clients = exportable.states(model)
-  return personalized_models.export_personalized_models(
-    tmp_path,
-    exportable.algorithm(model),
-    server_state,
-    exportable.CLIENT_IDS,
-    exportable.loading(states_of_clients),
-    X,
-    exportable.PROVENANCE,
-  )
+  return exportable.export_clients(tmp_path)
 
 
 def damage(folder, how):

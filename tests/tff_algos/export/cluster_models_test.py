@@ -9,20 +9,15 @@ import tensorflow as tf
 from tests.testing import exportable
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.export import cluster_models
 from tff_algos.models import precision
 
 X = exportable.sample_inputs(6)
 
 
-def load(tmp_path, model, server_state=None):
+def load(tmp_path, model, **changes):
   """Exports a model's clusters and returns the loaded signatures."""
-  folder = cluster_models.export_cluster_models(
-    tmp_path / 'cluster_models',
-    exportable.algorithm(model),
-    server_state or exportable.states(model)[0],
-    X,
-    exportable.PROVENANCE,
+  folder = exportable.export_clusters(
+    tmp_path / 'cluster_models', model, sample_inputs=X, **changes
   )
   loaded = tf.saved_model.load(str(folder))
 
@@ -63,7 +58,7 @@ def test_a_bfloat16_model_is_served_in_float32_with_its_own_numbers(tmp_path):
   state, _ = exportable.states(model)
   weights = {k: 200 * leaf for k, leaf in state.cluster_weights.items()}
   state = state._replace(cluster_weights=weights)
-  call = load(tmp_path, model, state)
+  call = load(tmp_path, model, server_state=state)
   outputs = call('predict_cluster', x=X, cluster_id=np.int32([1] * 6))
   assert outputs['logits'].dtype == outputs['probabilities'].dtype == np.float32
   own = tf.nest.map_structure(lambda leaf: tf.constant(leaf[1]), weights)
@@ -129,17 +124,6 @@ def test_cluster_is_picked_by_squared_error(regressor):
   outputs = regressor('pick_cluster', x=X, label=values[1] + np.float32(0.5))
   assert outputs['cluster_id'] == [1]
   np.testing.assert_allclose(outputs['mean_loss'][0, 1], 0.25, rtol=1e-4)
-
-
-def test_equal_clusters_pick_the_lowest(tmp_path):
-  model = exportable.linear_model()
-  state, _ = exportable.states(model)
-  same = tf.nest.map_structure(
-    lambda leaf: np.stack([leaf[0]] * 2), state.cluster_weights
-  )
-  call = load(tmp_path, model, state._replace(cluster_weights=same))
-  outputs = call('pick_cluster', x=X, label=np.int32([0] * 6))
-  assert outputs['cluster_id'] == [0]
 
 
 def test_nan_loss_counts_as_infinite(classifier):
@@ -224,15 +208,8 @@ def test_no_rows_give_no_predictions(classifier):
   ],
 )
 def test_bad_sample_inputs_are_refused(tmp_path, x, text):
-  model = exportable.linear_model()
   with pytest.raises(errors.ExportError, match=text):
-    cluster_models.export_cluster_models(
-      tmp_path,
-      exportable.algorithm(model),
-      exportable.states(model)[0],
-      x,
-      exportable.PROVENANCE,
-    )
+    exportable.export_clusters(tmp_path, sample_inputs=x)
   assert not list(tmp_path.iterdir())
 
 
@@ -241,7 +218,7 @@ def test_nan_weights_are_not_exported(tmp_path):
   state, _ = exportable.states(model)
   state.cluster_weights['bias'][1, 0] = np.nan
   with pytest.raises(errors.ExportError, match="'bias' must be finite, but 1"):
-    load(tmp_path, model, state)
+    load(tmp_path, model, server_state=state)
 
 
 def test_weights_whose_outputs_overflow_are_not_exported(tmp_path):
@@ -250,7 +227,7 @@ def test_weights_whose_outputs_overflow_are_not_exported(tmp_path):
   state, _ = exportable.states(model)
   state.cluster_weights['kernel'][1] = 3e38
   with pytest.raises(errors.ExportError, match='model in memory is NaN or inf'):
-    load(tmp_path, model, state)
+    load(tmp_path, model, server_state=state)
   assert not list((tmp_path / 'cluster_models').iterdir())
 
 
@@ -258,10 +235,4 @@ def test_too_few_clusters_are_not_exported(tmp_path):
   model = exportable.linear_model()
   algorithm = dataclasses.replace(exportable.algorithm(model), num_clusters=3)
   with pytest.raises(errors.ExportError, match='must have 3 rows, got shape'):
-    cluster_models.export_cluster_models(
-      tmp_path,
-      algorithm,
-      exportable.states(model)[0],
-      X,
-      exportable.PROVENANCE,
-    )
+    exportable.export_clusters(tmp_path, algorithm=algorithm)

@@ -5,22 +5,11 @@ import tensorflow as tf
 
 from tests.testing import exportable
 from tff_algos.core import errors
-from tff_algos.export import cluster_models, manifest
-
-
-def export(base):
-  model = exportable.linear_model()
-  return cluster_models.export_cluster_models(
-    base,
-    exportable.algorithm(model),
-    exportable.states(model)[0],
-    exportable.sample_inputs(),
-    exportable.PROVENANCE,
-  )
+from tff_algos.export import manifest
 
 
 def test_manifest_says_where_the_bundle_comes_from(tmp_path):
-  folder = export(tmp_path)
+  folder = exportable.export_clusters(tmp_path)
   content = manifest.read_manifest(folder)
   files = content.pop('files')
   assert content == {
@@ -49,7 +38,7 @@ def test_manifest_says_where_the_bundle_comes_from(tmp_path):
 
 
 def test_changed_and_missing_files_are_found(tmp_path):
-  folder = export(tmp_path)
+  folder = exportable.export_clusters(tmp_path)
   data = folder / 'variables' / 'variables.data-00000-of-00001'
   content = bytearray(data.read_bytes())
   content[0] ^= 1

@@ -11,7 +11,7 @@ from tff_algos.algorithms.ppfl import ppfl
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.export import cluster_models, newcomer_models
+from tff_algos.export import newcomer_models
 
 _X = exportable.sample_inputs(6)
 _MIXTURE = np.float32([[1, 0], [0.3, 0.7], [1, 0], [0.5, 0.5], [0.3, 0.7]])
@@ -40,9 +40,7 @@ def _oracle(state, rows):
 
 def test_each_row_is_served_by_the_mixture_of_its_membership(tmp_path):
   algorithm, state = _algorithm()
-  folder = cluster_models.export_cluster_models(
-    tmp_path, algorithm, state, _X, exportable.PROVENANCE
-  )
+  folder = exportable.export_clusters(tmp_path, algorithm=algorithm)
   loaded = tf.saved_model.load(str(folder))
   outputs = loaded.signatures['predict_mixture'](
     x=tf.constant(_X), mixture=tf.constant(_MIXTURE)

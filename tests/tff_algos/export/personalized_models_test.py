@@ -21,18 +21,12 @@ IDS = exportable.CLIENT_IDS
 
 
 def export(base, model, personalized_weights=None, **changes):
-  server_state, client_states = exportable.states(model)
   arguments = {
-    'base_dir': base,
     'algorithm': exportable.algorithm(model, personalized_weights),
-    'server_state': server_state,
-    'client_ids': IDS,
-    'load_states': exportable.loading(client_states),
     'sample_inputs': X,
-    'provenance': exportable.PROVENANCE,
     **changes,
   }
-  return personalized_models.export_personalized_models(**arguments)
+  return exportable.export_clients(base, model, **arguments)
 
 
 def serving_default(folder):

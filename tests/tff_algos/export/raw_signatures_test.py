@@ -1,7 +1,6 @@
 """Signatures of raw columns, against those of the encoded input."""
 
 import dataclasses
-from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from tff_algos.core import errors
 from tff_algos.core import model as model_lib
 from tff_algos.export import bundle as bundle_lib
 from tff_algos.export import (
-  cluster_models,
   manifest,
   personalized_models,
   prediction,
@@ -63,7 +61,6 @@ _PIXELS = [
 _WORDS = {'vocabulary': ['a', 'b', 'ç']}
 # Name -> spec, and three rows of its columns.
 CASES = {
-  'table': (TABLE, ROWS),
   'image': (
     spec_lib.FeatureSpec(
       (_F('image', 'image', shape=(4, 4, 3)),), scale=1 / 255, offset=-0.5
@@ -141,58 +138,29 @@ def flat_model(
   )
 
 
-def states(model: model_lib.Model):
-  """As `exportable.states`, of a model of another input."""
-  size = int(np.prod(model.input_shape))
-  server_state, client_states = exportable.states(model)
-
-  def widened(leading, seed):
-    rng = np.random.default_rng(seed)
-    kernel = rng.normal(size=[leading, size, model.num_outputs]) / size
-    bias = rng.normal(size=[leading, model.num_outputs])
-    return OrderedDict(
-      kernel=kernel.astype(np.float32), bias=bias.astype(np.float32)
-    )
-
-  return (
-    server_state._replace(cluster_weights=widened(2, 1)),
-    client_states._replace(personalized_weights=widened(4, 2)),
-  )
-
-
 _STATISTICS = {
   'client_mean': np.float32([[0], [2.5], [3], [-7]]),
   'client_deviation': np.float32([[1], [0.3], [2], [1e3]]),
 }
 
 
-def export(folder, kind, spec, model=None):
+def export(folder, kind, spec):
   """Exports one kind of bundle; returns its folder."""
-  model = model or flat_model(spec)
-  server_state, client_states = states(model)
+  model = flat_model(spec)
   zeros = np.zeros([2, *model.input_shape], model.input_dtype.as_numpy_dtype)
-  algorithm = exportable.algorithm(model)
   statistics = _STATISTICS if spec.by_client else {}
-  features = raw_signatures.Features(spec, **statistics)
-  if kind == 'cluster':
-    return cluster_models.export_cluster_models(
-      folder, algorithm, server_state, zeros, exportable.PROVENANCE, features
-    )
-  if kind == 'personalized':
-    return personalized_models.export_personalized_models(
-      folder,
-      algorithm,
-      server_state,
-      exportable.CLIENT_IDS,
-      exportable.loading(client_states),
-      zeros,
-      exportable.PROVENANCE,
-      features,
-    )
+  if kind != 'client':
+    export_all = {
+      'cluster': exportable.export_clusters,
+      'personalized': exportable.export_clients,
+    }[kind]
+    features = raw_signatures.Features(spec, **statistics)
+    return export_all(folder, model, sample_inputs=zeros, features=features)
+  server_state, client_states = exportable.states(model)
   own = {name: value[1:2] for name, value in statistics.items()}
   return personalized_models.export_client_model(
     folder,
-    algorithm,
+    exportable.algorithm(model),
     server_state,
     exportable.CLIENT_IDS[1],
     1,
@@ -411,7 +379,8 @@ def in_memory(spec, task=model_lib.CLASSIFICATION):
   """Returns the function of `x`, and the raw ones made of it."""
   model = flat_model(spec, task)
   weights = tf.nest.map_structure(
-    lambda leaf: tf.constant(leaf[0]), states(model)[0].cluster_weights
+    lambda leaf: tf.constant(leaf[0]),
+    exportable.states(model)[0].cluster_weights,
   )
   function = bundle_lib.signature_function(
     lambda x: prediction.name_outputs(model, model.apply(weights, x)),

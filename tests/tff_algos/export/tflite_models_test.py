@@ -11,7 +11,7 @@ import tensorflow as tf
 from tests.testing import exportable
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.export import cluster_models, manifest, tflite_models
+from tff_algos.export import manifest, tflite_models
 from tff_algos.models import registry
 from tff_algos.numerics import optimizers
 from tff_algos.stages.clusters import mixtures
@@ -25,18 +25,8 @@ RATE = np.float32(0.25)
 
 
 def export(base, model, **changes):
-  server_state, client_states = exportable.states(model)
-  arguments = {
-    'base_dir': base,
-    'algorithm': exportable.algorithm(model),
-    'server_state': server_state,
-    'client_ids': exportable.CLIENT_IDS,
-    'load_states': exportable.loading(client_states),
-    'sample_inputs': X,
-    'provenance': exportable.PROVENANCE,
-    **changes,
-  }
-  return tflite_models.export_tflite_models(**arguments)
+  arguments = exportable.client_arguments(model, sample_inputs=X, **changes)
+  return tflite_models.export_tflite_models(base, **arguments)
 
 
 class _Device:
@@ -89,13 +79,7 @@ def test_files_predict_as_numpy_and_as_the_savedmodel(folder, tmp_path):
         answers['probabilities'], exportable.softmax(logits), atol=1e-5
       )
       np.testing.assert_array_equal(answers['class_id'], logits.argmax(axis=1))
-  saved = cluster_models.export_cluster_models(
-    tmp_path,
-    exportable.algorithm(model),
-    server_state,
-    X,
-    exportable.PROVENANCE,
-  )
+  saved = exportable.export_clusters(tmp_path)
   bundle = tf.saved_model.load(str(saved))
   expected = bundle.signatures['serving_default'](
     x=tf.constant(X), cluster_id=tf.ones([6], tf.int32)
@@ -380,7 +364,7 @@ def test_a_registered_model_predicts_and_trains_on_a_device(name, tmp_path):
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path):
-  server_state, client_states = exportable.states(exportable.linear_model())
+  _, client_states = exportable.states(exportable.linear_model())
   client_states.personalized_weights['bias'][3, 0] = np.nan
   with pytest.raises(errors.NonFiniteError, match=r'client_d%20d\.tflite must'):
     export(

@@ -33,9 +33,3 @@ def test_leading_axis():
   for shape in ([], [2], [2, 3]):
     with pytest.raises(errors.ExportError, match='weights must have 3 rows'):
       validation.check_leading_axis('weights', np.zeros(shape), 3)
-
-
-def test_client_ids():
-  validation.check_client_ids(['a', 'b'])
-  with pytest.raises(errors.ExportError, match="duplicate client id 'a'"):
-    validation.check_client_ids(['a', 'b', 'a'])

@@ -7,9 +7,8 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from tests.testing import exportable
-from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.export import cluster_models, manifest, warm_up
+from tff_algos.export import warm_up
 
 
 @pytest.fixture(name='export', scope='module')
@@ -73,13 +72,7 @@ def _model_of_two_places():
   ids=['regression', 'places'],
 )
 def test_labels_have_type_and_shape_of_the_signature(tmp_path, model, label):
-  cluster_models.export_cluster_models(
-    tmp_path,
-    exportable.algorithm(model),
-    exportable.states(model)[0],
-    exportable.sample_inputs(),
-    exportable.PROVENANCE,
-  )
+  exportable.export_clusters(tmp_path, model)
   found = requests(tmp_path / '1')
   assert found['pick_cluster']['label'] == label
   loaded = tf.saved_model.load(str(tmp_path / '1'))
@@ -93,17 +86,6 @@ def test_no_example_of_a_client_is_written(export):
     content = path.read_bytes()
     for number in exportable.sample_inputs().ravel():
       assert number.tobytes() not in content
-
-
-def test_the_file_has_a_checksum(export):
-  folder = export / 'anna' / '1'
-  path = folder / 'assets.extra' / warm_up.FILE
-  before = path.read_bytes()
-  path.write_bytes(before[:-1])
-  with pytest.raises(errors.ExportError, match=warm_up.FILE):
-    manifest.verify_files(folder)
-  path.write_bytes(before)
-  manifest.verify_files(folder)
 
 
 def test_run(export, tmp_path):

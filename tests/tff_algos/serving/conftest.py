@@ -19,7 +19,6 @@ MAX_ROWS = 100
 class Served(NamedTuple):
   http: httpx.Client
   channel: grpc.Channel
-  address: str
 
 
 @pytest.fixture(scope='package')
@@ -45,7 +44,7 @@ def served(export_folder):
     ) as http,
     grpc.insecure_channel(f'127.0.0.1:{ports.port}') as channel,
   ):
-    yield Served(http, channel, f'127.0.0.1:{ports.port}')
+    yield Served(http, channel)
 
 
 @pytest.fixture

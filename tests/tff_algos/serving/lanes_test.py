@@ -42,13 +42,6 @@ def echo(store, config, text):
   return text
 
 
-def test_answer(lanes):
-  assert (
-    lanes.submit(echo, b'a', is_large=False, store=lanes.store).result(20)
-    == b'a'
-  )
-
-
 def test_full_queue_refuses(lanes, occupy):
   waiting = [
     lanes.submit(echo, b'a', is_large=False, store=lanes.store)

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tests.testing import exportable
 from tff_algos.core import errors
-from tff_algos.export import cluster_models, labels, versions
+from tff_algos.export import labels, versions
 from tff_algos.serving import models
 
 X = exportable.sample_inputs()
@@ -31,9 +31,7 @@ def make_bundles(tmp_path_factory):
   for shift in (0, 10, 20):
     state, _ = exportable.states(model)
     state.cluster_weights['bias'] += np.float32(shift)
-    written[shift] = cluster_models.export_cluster_models(
-      base, exportable.algorithm(model), state, X, exportable.PROVENANCE
-    )
+    written[shift] = exportable.export_clusters(base, server_state=state)
   return written
 
 
