@@ -389,3 +389,12 @@ def test_a_canary_finds_less_than_the_claimed_epsilon():
   assert 0 < found < claimed
   # A sixth of that noise is found out.
   assert _audit(*_private_toy(0.25, clip_norm=1.0), 1000, 1.0) > claimed
+
+
+@pytest.mark.verify
+def test_a_canary_of_many_releases_finds_less_than_the_claimed_epsilon():
+  """Fails for a correct mechanism with probability below 8e-4 a seed."""
+  claimed = accounting.epsilon(1.0, accounting.Participation(), 1, _DELTA)
+  for threshold in (1.0, 1.5, 2.0, 2.5):
+    found = _audit(*_private_toy(1.0, clip_norm=1.0), 20_000, threshold)
+    assert 1.0 < found < claimed

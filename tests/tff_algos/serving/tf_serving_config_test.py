@@ -5,13 +5,20 @@ import shlex
 import shutil
 
 import pytest
-from google.protobuf import text_format
+from google.protobuf import (
+  descriptor_pb2,
+  descriptor_pool,
+  message_factory,
+  text_format,
+  wrappers_pb2,
+)
 from tensorflow_serving.config import model_server_config_pb2
 
 from tff_algos.core import errors
 from tff_algos.export import labels
 from tff_algos.serving import server_config, tf_serving_config
 
+_Field = descriptor_pb2.FieldDescriptorProto
 CONFIG = server_config.ServerConfig()
 
 
@@ -30,6 +37,32 @@ def make_folder(tmp_path):
       (extra / 'bundle.json').write_text(json.dumps(content))
   (tmp_path / 'ex port' / 'empty').mkdir()
   return tmp_path / 'ex port'
+
+
+def message(name, wrapped=(), **fields):
+  """A message as TensorFlow Serving declares it, which its package lacks."""
+  file = descriptor_pb2.FileDescriptorProto(
+    name=f'{name}.proto', package='t', dependency=[wrappers_pb2.DESCRIPTOR.name]
+  )
+  declared = file.message_type.add(name=name)
+  for number, field in enumerate(wrapped, start=1):
+    declared.field.add(
+      name=field,
+      number=number,
+      type=_Field.TYPE_MESSAGE,
+      label=_Field.LABEL_OPTIONAL,
+      type_name='.google.protobuf.Int64Value',
+    )
+  for number, (field, kind) in enumerate(fields.items(), start=1):
+    declared.field.add(
+      name=field, number=number, type=kind, label=_Field.LABEL_OPTIONAL
+    )
+  pool = descriptor_pool.DescriptorPool()
+  pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
+  pool.Add(file)
+  return message_factory.GetMessageClass(
+    pool.FindMessageTypeByName(f't.{name}')
+  )()
 
 
 def models_of(path):
@@ -112,6 +145,31 @@ def test_without_such_models_there_is_no_batching(folder, tmp_path):
     'models.config',
     'monitoring.config',
   }
+
+
+def test_batching_and_monitoring_are_valid(folder, tmp_path):
+  tf_serving_config.write(folder, tmp_path, CONFIG)
+  batching = text_format.Parse(
+    (tmp_path / 'batching.config').read_text(),
+    message(
+      'BatchingParameters',
+      wrapped=(
+        *('max_batch_size', 'batch_timeout_micros', 'max_enqueued_batches'),
+        'num_batch_threads',
+      ),
+    ),
+  )
+  assert batching.max_batch_size.value == 128
+  assert batching.num_batch_threads.value >= 1
+  lines = (tmp_path / 'monitoring.config').read_text().splitlines()
+  assert (lines[0], lines[-1]) == ('prometheus_config {', '}')
+  prometheus = text_format.Parse(
+    '\n'.join(lines[1:-1]),
+    message(
+      'PrometheusConfig', enable=_Field.TYPE_BOOL, path=_Field.TYPE_STRING
+    ),
+  )
+  assert (prometheus.enable, prometheus.path) == (True, '/metrics')
 
 
 def test_nothing_to_serve(tmp_path):
