@@ -463,7 +463,7 @@ class CheckpointManager:
       found: The file and what is wrong with it.
       choice: Another thing to do, with a comma and an `or`.
     """
-    if not folder.exists():
+    if not os.path.lexists(folder):
       raise errors.CheckpointError(
         f'{folder} was removed while it was read, by a training that goes on '
         'and keeps its latest checkpoints: run the same command again'

@@ -200,6 +200,16 @@ def test_checkpoint_without_its_manifest_is_not_passed_over(tmp_path):
       read()
 
 
+def test_checkpoint_that_cannot_be_read_was_not_removed(tmp_path):
+  run = saved_run.Run(tmp_path)
+  run.train(5)
+  (folder,) = tmp_path.rglob('round_000005')
+  shutil.rmtree(folder)
+  folder.symlink_to(folder)  # Also root cannot read it.
+  with pytest.raises(errors.CheckpointError, match='Put a copy of it back'):
+    run.restore(5)
+
+
 def test_checkpoint_that_a_training_removes_while_it_is_read(tmp_path):
   saved_run.Run(tmp_path).train(5)
   reader = saved_run.Run(tmp_path)

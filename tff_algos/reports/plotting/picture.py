@@ -1,23 +1,21 @@
 """Pictures of a report: drawing, and atomic publishing with their page."""
 
-import contextlib
 import os
 import pathlib
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from matplotlib import figure as figure_lib
 
-from tff_algos.core import durable
+from tff_algos.core import durable, folder_lock
 from tff_algos.reports.plotting import style
 
 _INDEX = 'index.html'
 _TEMPORARY = '.report-'
-# Longest publishing of pictures that are drawn.
-_MAX_SECONDS = 3600
+# Many times what publishing of pictures that are drawn takes.
+_PATIENCE_SECONDS = 60.0
 
 
 class Picture(NamedTuple):
@@ -75,7 +73,7 @@ def publish(
   """Writes `<workdir>/report`: the pictures, and a page that shows them.
 
   Every file is written to a temporary file and renamed, the page last. Pictures
-  of an earlier report are removed, and what a killed process left an hour ago.
+  of an earlier report are removed, and what a killed process left.
 
   Args:
     workdir: Existing folder.
@@ -87,28 +85,22 @@ def publish(
 
   Raises:
     DataError: If a folder stands where a file belongs, or the reverse.
+    WorkdirBusyError: If another process publishes it for a minute.
   """
   report = workdir / 'report'
   files = {one.name: one.png for one in pictures}
-  _remove_abandoned(workdir)
-  with tempfile.TemporaryDirectory(prefix=_TEMPORARY, dir=workdir) as temporary:
-    made = pathlib.Path(temporary)
-    for name, content in (*files.items(), (_INDEX, page.encode())):
-      (made / name).write_bytes(content)
-    durable.make_folder(report)
-    for name in (*files, _INDEX):
-      durable.check_file_place(report / name)
-      os.replace(made / name, report / name)
-  for old in report.glob('*.png'):
-    if old.name not in files and old.is_file():
-      old.unlink(missing_ok=True)
+  durable.make_folder(report)
+  busy = f'another process is writing to {report}'
+  with folder_lock.exclusive(report, busy, _PATIENCE_SECONDS):
+    for abandoned in workdir.glob(f'{_TEMPORARY}*/'):
+      shutil.rmtree(abandoned)
+    with tempfile.TemporaryDirectory(prefix=_TEMPORARY, dir=workdir) as made:
+      for name, content in (*files.items(), (_INDEX, page.encode())):
+        pathlib.Path(made, name).write_bytes(content)
+      for name in (*files, _INDEX):
+        durable.check_file_place(report / name)
+        os.replace(pathlib.Path(made, name), report / name)
+    for old in report.glob('*.png'):
+      if old.name not in files and old.is_file():
+        old.unlink()
   return report / _INDEX
-
-
-def _remove_abandoned(workdir: pathlib.Path) -> None:
-  """Removes temporary folders of killed processes, not those of live ones."""
-  oldest = time.time() - _MAX_SECONDS
-  for folder in workdir.glob(f'{_TEMPORARY}*/'):
-    with contextlib.suppress(FileNotFoundError):
-      if folder.stat().st_mtime < oldest:
-        shutil.rmtree(folder)

@@ -1,12 +1,12 @@
 """What is drawn of a subject, and what a published report consists of."""
 
 import io
-import os
 
 import pytest
 from matplotlib import figure as figure_lib
 from matplotlib import image
 
+from tff_algos.core import errors, folder_lock
 from tff_algos.reports.plotting import picture
 
 
@@ -44,7 +44,6 @@ def test_a_report_is_replaced_and_other_files_stay(tmp_path):
   (report / 'notes.txt').write_text('mine')
   (tmp_path / '.report-killed').mkdir()
   (tmp_path / '.report-killed' / 'a.png').write_bytes(b'')
-  os.utime(tmp_path / '.report-killed', (0, 0))
   picture.publish(tmp_path, [picture.Drawn('b.png', '', b'2')], 'ä')
   assert {path.name: path.read_bytes() for path in report.iterdir()} == {
     'b.png': b'2',
@@ -55,16 +54,26 @@ def test_a_report_is_replaced_and_other_files_stay(tmp_path):
 
 
 def test_what_is_not_of_a_report_stays(tmp_path):
-  """A folder of a process that publishes now, and others' names."""
   (tmp_path / 'report' / 'x.png').mkdir(parents=True)
-  (tmp_path / '.report-live').mkdir()
   (tmp_path / '.report-mine').write_text('')
-  os.utime(tmp_path / '.report-mine', (0, 0))
   picture.publish(tmp_path, [picture.Drawn('b.png', '', b'2')], 'x')
   assert {path.name for path in tmp_path.iterdir()} == {
-    *('report', '.report-live', '.report-mine')
+    *('report', '.report-mine')
   }
   assert (tmp_path / 'report' / 'x.png').is_dir()
+
+
+def test_pictures_that_another_process_publishes_stay(tmp_path, monkeypatch):
+  monkeypatch.setattr(picture, '_PATIENCE_SECONDS', 0.0)
+  (tmp_path / 'report').mkdir()
+  (tmp_path / '.report-live').mkdir()
+  with (
+    folder_lock.exclusive(tmp_path / 'report', ''),
+    pytest.raises(errors.WorkdirBusyError, match='writing to .*report. Wait'),
+  ):
+    picture.publish(tmp_path, [picture.Drawn('b.png', '', b'2')], 'x')
+  assert (tmp_path / '.report-live').is_dir()
+  assert not list((tmp_path / 'report').iterdir())
 
 
 def test_a_failure_leaves_the_old_report(tmp_path):
