@@ -56,7 +56,7 @@ _ONLY_MODULES = {
   (rooms.AUDIT, rooms.CONSENSUS): {'statements'},
   (rooms.REPORTS, rooms.AUDIT): {'audit_log'},
   (rooms.REPORTS, rooms.CORE): {
-    *('durable', 'errors', 'records', 'sealed_json', 'seeds'),
+    *('durable', 'errors', 'folder_lock', 'records', 'sealed_json', 'seeds'),
   },
   (rooms.REPORTS, rooms.EVALUATION): {
     *('association', 'distances', 'drift', 'recovery', 'round_time'),
