@@ -7,7 +7,8 @@ of 100 to 200 images, the paper's network, 200 rounds.
 
 The small variants use EMNIST letters, which merges both cases, so the
 distributions are upright and rotated letters (`small_four`: all four quarter
-turns); 20 clients, 16 rounds.
+turns); 20 clients, 16 rounds. `pseudo_cases`, else like `small_10_90`, has the
+two groups of each letter of `docs/reproduction/pseudo_cases.py` in their place.
 """
 
 import ml_collections
@@ -21,7 +22,12 @@ LAWS = {
   'random': 'random',
   'four': 'random',
 }
-VARIANTS = (*LAWS, *(f'small_{name}' for name in LAWS), 'smoke')
+VARIANTS = (
+  *LAWS,
+  *(f'small_{name}' for name in LAWS),
+  'pseudo_cases',
+  'smoke',
+)
 
 
 def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
@@ -32,6 +38,7 @@ def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
   """
   base.check(variant, VARIANTS)
   is_smoke, is_paper = variant == 'smoke', variant in LAWS
+  has_cases = is_paper or variant == 'pseudo_cases'
   config = base.experiment(
     algorithm,
     model='letters_cnn',
@@ -56,14 +63,17 @@ def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
     config.dataset.source.options.update(
       folder='data/emnist', split='letters', cases_are='labels'
     )
-  if is_paper:
+  if has_cases:
     config.dataset.source.options.update(
       split='byclass', cases_are='distributions'
     )
-    config.training.update(num_rounds=200, evaluation_interval=10)
     if variant != 'four':
       config.dataset.distributions.kind = 'native'
       config.dataset.distributions.quarter_turns = None
+  if is_paper:
+    config.training.update(num_rounds=200, evaluation_interval=10)
+  if variant == 'pseudo_cases':
+    config.dataset.source.options.folder = 'data/emnist_pseudo_cases'
   config.algorithm.num_clusters = 4 if variant.endswith('four') else 2
   config.algorithm.local_training.update(
     num_local_epochs=1 if is_smoke else 5,
