@@ -67,6 +67,14 @@ def publish(made: pathlib.Path, place: pathlib.Path) -> None:
   sync(place.parent)
 
 
+def refused(path: pathlib.Path, error: Exception) -> errors.InfrastructureError:
+  """Returns the error of a file of a run that the disk refused."""
+  return errors.InfrastructureError(
+    f'cannot write {path}: {getattr(error, "strerror", None) or error}. Free '
+    'some space and run the same command again to resume'
+  )
+
+
 @contextlib.contextmanager
 def replacing(
   path: pathlib.Path, mode: str = 'w', **options: Any

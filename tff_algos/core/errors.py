@@ -39,7 +39,7 @@ class StageTypeError(UserError, TypeError):
 
 
 class CheckpointError(UserError):
-  """A checkpoint cannot be written, read or used with this config."""
+  """A checkpoint cannot be read or used with this config."""
 
 
 class WorkdirBusyError(InfrastructureError):

@@ -290,7 +290,7 @@ class CheckpointManager:
       starts_run: Whether it has the states that a continued run starts from.
 
     Raises:
-      CheckpointError: If writing fails; earlier checkpoints are untouched.
+      InfrastructureError: If the disk refuses; earlier ones are untouched.
     """
     temporary = self._folder / f'{_TEMPORARY}_{round_num:06d}'
     target = self._round_folder(round_num)
@@ -329,7 +329,7 @@ class CheckpointManager:
       failed = 'cannot write the checkpoint'
       if target.exists():
         failed = 'a power loss may undo the checkpoint'
-      raise errors.CheckpointError(
+      raise errors.InfrastructureError(
         f'{failed} of round {round_num} in {self._folder}: '
         f'{error.strerror or error}. {self._last_good()} Free some space and '
         'run the same command again to resume from there'

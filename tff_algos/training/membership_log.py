@@ -13,7 +13,7 @@ import pathlib
 
 import numpy as np
 
-from tff_algos.core import durable, errors, records
+from tff_algos.core import durable, records
 
 
 class MembershipLog:
@@ -60,7 +60,7 @@ class MembershipLog:
       memberships: `[num_clients, num_clusters]`.
 
     Raises:
-      CheckpointError: If writing fails.
+      InfrastructureError: If the disk refuses.
     """
     path = self._folder / f'round_{round_num:06d}.npy'
     try:
@@ -70,10 +70,7 @@ class MembershipLog:
       with durable.replacing(path, 'wb') as file:
         file.write(content.getbuffer())
     except OSError as error:
-      raise errors.CheckpointError(
-        f'cannot write {path}: {error.strerror or error}. Free some space and '
-        'run the same command again to resume'
-      ) from error
+      raise durable.refused(path, error) from error
     self._entries[self._name(path)] = records.describe(content.getvalue())
 
   def _name(self, path: pathlib.Path) -> str:

@@ -109,7 +109,7 @@ class MetricsLog:
       memberships: `[num_clients, num_clusters]` of an evaluated round.
 
     Raises:
-      CheckpointError: If the disk refuses.
+      InfrastructureError: If the disk refuses.
     """
     if memberships is not None:
       self._memberships.record(round_num, memberships)
@@ -118,16 +118,7 @@ class MetricsLog:
     if new:
       self._add_columns(new)
     self._append(row)
-    if self._writer is None:  # A training that is over adds no file.
-      durable.make_folder(self._folder / 'tensorboard')
-      self._writer = tf.summary.create_file_writer(
-        str(self._folder / 'tensorboard')
-      )
-    with self._writer.as_default(step=round_num):
-      for name, value in metrics.items():
-        if not math.isnan(value):
-          tf.summary.scalar(name, value)
-    self._writer.flush()
+    self._summarize(round_num, metrics)
     self._show(round_num, metrics)
 
   def persist(self) -> records.Entries:
@@ -137,16 +128,31 @@ class MetricsLog:
       The entries of metrics and memberships.
 
     Raises:
-      CheckpointError: If the disk refuses.
+      InfrastructureError: If the disk refuses.
     """
     try:
       durable.sync(self._csv_path)
     except OSError as error:
-      raise self._refused(error) from error
+      raise durable.refused(self._csv_path, error) from error
     entry = self._written.entry(
       num_rows=self._num_rows, num_columns=len(self._columns)
     )
     return {METRICS_FILE: entry, **self._memberships.entries}
+
+  def _summarize(self, round_num: int, metrics: Mapping[str, float]) -> None:
+    """Writes a round for TensorBoard."""
+    folder = self._folder / 'tensorboard'
+    try:
+      if self._writer is None:  # A training that is over adds no file.
+        durable.make_folder(folder)
+        self._writer = tf.summary.create_file_writer(str(folder))
+      with self._writer.as_default(step=round_num):
+        for name, value in metrics.items():
+          if not math.isnan(value):
+            tf.summary.scalar(name, value)
+      self._writer.flush()
+    except (OSError, tf.errors.OpError) as error:
+      raise durable.refused(folder, error) from error
 
   def _show(self, round_num: int, metrics: Mapping[str, float]) -> None:
     for name, label in self._shown_metrics.items():
@@ -170,7 +176,7 @@ class MetricsLog:
       with durable.replacing(self._csv_path, 'wb') as file:
         file.write(content)
     except OSError as error:
-      raise self._refused(error) from error
+      raise durable.refused(self._csv_path, error) from error
     header, *rows = _lines(content) or [[]]
     self._columns, self._num_rows = header, len(rows)
     self._written = records.Growth(content)
@@ -181,15 +187,9 @@ class MetricsLog:
       with open(self._csv_path, 'ab') as file:
         file.write(line)
     except OSError as error:
-      raise self._refused(error) from error
+      raise durable.refused(self._csv_path, error) from error
     self._num_rows += 1
     self._written.append(line)
-
-  def _refused(self, error: OSError) -> errors.CheckpointError:
-    return errors.CheckpointError(
-      f'cannot write {self._csv_path}: {error.strerror or error}. Free some '
-      'space and run the same command again to resume'
-    )
 
 
 def _lines(content: bytes) -> list[list[str]]:

@@ -437,7 +437,7 @@ def test_full_disk_leaves_the_checkpoint_before_whole(small_disk):
   ballast.write_bytes(bytes(free - 4096))
   run.step()
   with pytest.raises(
-    errors.CheckpointError,
+    errors.InfrastructureError,
     match='round 4 in .*No space left.*checkpoint of round 3 is whole.*space',
   ):
     run.save()
@@ -471,7 +471,7 @@ def test_full_disk_at_any_fsync_ends_in_the_same_files(tmp_path, monkeypatch):
       try:
         run.train(4)
         break
-      except errors.CheckpointError as error:
+      except errors.InfrastructureError as error:
         text = str(error)
     rounds = run.checkpoints.rounds()
     is_there = 4 in rounds
@@ -501,7 +501,7 @@ def test_first_checkpoint_that_does_not_fit(tmp_path):
   resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
   try:
     with pytest.raises(
-      errors.CheckpointError, match='File too large. There is no earlier'
+      errors.InfrastructureError, match='File too large. There is no earlier'
     ):
       run.save()
   finally:

@@ -82,7 +82,9 @@ def test_what_stops_a_write_leaves_the_old_file(
 
   monkeypatch.setattr(os, 'replace', refuse)
   expected = (
-    errors.CheckpointError if isinstance(error, OSError) else KeyboardInterrupt
+    errors.InfrastructureError
+    if isinstance(error, OSError)
+    else KeyboardInterrupt
   )
   with pytest.raises(expected) as raised:
     log.record(4, _MEMBERSHIPS)

@@ -160,16 +160,20 @@ def test_progress_bar_shows_round_accuracy_and_time_left(tmp_path, capsys):
   assert '<' in shown  # tqdm's [elapsed<left].
 
 
-def test_disk_that_refuses_is_one_clear_error(tmp_path):
+@pytest.mark.parametrize(
+  ('limit', 'refused'), [(12, 'metrics.csv: File too'), (100, 'tensorboard: ')]
+)
+def test_disk_that_refuses_is_one_clear_error(tmp_path, limit, refused):
+  """TensorBoard's file is larger than the table."""
   limits = resource.getrlimit(resource.RLIMIT_FSIZE)
   with _log(tmp_path) as log:
     log.resume(0, {})
     log.record(0, {'a': 1.0})
-    resource.setrlimit(resource.RLIMIT_FSIZE, (12, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limits[1]))
     try:
       for name in ('a', 'b'):  # Appending, and widening the table.
         with pytest.raises(
-          errors.CheckpointError, match='cannot write .*metrics.csv: File too'
+          errors.InfrastructureError, match=f'cannot write .*{refused}'
         ):
           log.record(1, {name: 1 / 3})
     finally:

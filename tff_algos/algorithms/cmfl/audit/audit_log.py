@@ -56,7 +56,7 @@ class AuditLog:
     """Removes all rounds after `round_num`; with 0, all rounds.
 
     Raises:
-      CheckpointError: If the files cannot be written.
+      InfrastructureError: If the files cannot be written.
     """
     kept, self._entries = [], {}
     if round_num and self._path.exists():
@@ -85,7 +85,7 @@ class AuditLog:
       arrays: Arrays of the round to keep; no file is written if it is empty.
 
     Raises:
-      CheckpointError: If the files cannot be written.
+      InfrastructureError: If the files cannot be written.
     """
     spelled = json.dumps({**entry, 'previous': self._previous}, sort_keys=True)
     line = spelled.encode() + b'\n'
@@ -100,7 +100,7 @@ class AuditLog:
       durable.sync(self._path)
       durable.sync(self._folder)
     except OSError as error:
-      raise _refused(self._folder, error) from error
+      raise durable.refused(self._folder, error) from error
     self._previous = _sha256(line)
     self._lines.append(line)
 
@@ -114,7 +114,7 @@ class AuditLog:
       with durable.replacing(path, 'wb') as file:
         write(file)
     except OSError as error:
-      raise _refused(path, error) from error
+      raise durable.refused(path, error) from error
 
 
 def read(workdir: str | os.PathLike[str]) -> list[tuple[Entry, str]]:
@@ -178,10 +178,3 @@ def _arrays_name(round_num: int) -> str:
 
 def _round_of(path: pathlib.Path) -> int:
   return int(path.stem.removeprefix('round_'))
-
-
-def _refused(path: pathlib.Path, error: OSError) -> errors.CheckpointError:
-  return errors.CheckpointError(
-    f'cannot write {path}: {error.strerror or error}. Free some space and run '
-    'the same command again to resume'
-  )

@@ -124,7 +124,7 @@ def test_a_disk_that_refuses_is_an_error_that_says_what_to_do(
 
   with monkeypatch.context() as patched:
     patched.setattr(os, 'fsync', refuse)
-    with pytest.raises(errors.CheckpointError, match='Free some space'):
+    with pytest.raises(errors.InfrastructureError, match='Free some space'):
       log.append({'round': 1}, {})
   shutil.rmtree(tmp_path / 'audit')
   (tmp_path / 'audit').write_text('in the way')
