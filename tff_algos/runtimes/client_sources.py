@@ -103,23 +103,31 @@ class ArraySource:
         read-only (`array.flags.writeable`) and of that type.
 
     Raises:
-      DataError: If an id is no string, or a client's arrays differ in length.
+      DataError: If an id is no string, a client's arrays are not two or three
+        of one length, or a value is no number or does not fit.
     """
     self._examples = []
-    for client_id, (x, y, *source) in clients.items():
+    for client_id, arrays in clients.items():
       if not isinstance(client_id, str):
         raise errors.DataError(
           f'client id {client_id!r} is {type(client_id).__name__}, not str; '
           f'take {str(client_id)!r}'
         )
-      given = x, y, *(source or [np.zeros(len(y), np.int32)])
-      examples = schema.Examples(*map(_narrow, given))
-      if len({len(array) for array in examples}) > 1:
+      if len(arrays) not in (2, 3):
         raise errors.DataError(
-          f'client {client_id!r} has {len(x)} features and {len(y)} labels; '
-          'give one label for each example'
+          f'client {client_id!r} has {len(arrays)} arrays; give features, '
+          'labels and, optionally, source distributions'
         )
-      self._examples.append(examples)
+      narrow = [_narrow(array, client_id) for array in arrays]
+      lengths = [len(array) for array in narrow]
+      if len({*lengths}) > 1:
+        raise errors.DataError(
+          f'client {client_id!r} has arrays of the lengths {lengths}; give an '
+          'entry for each example in all of them'
+        )
+      if len(narrow) == 2:
+        narrow.append(_narrow(np.zeros(lengths[0], np.int32), client_id))
+      self._examples.append(schema.Examples(*narrow))
     self.population = algorithm_lib.Population(
       tuple(clients),
       np.array([one.num_examples for one in self._examples], np.int64),
@@ -138,16 +146,31 @@ def _num_bytes(examples: schema.Examples) -> int:
   return sum(array.nbytes for array in examples)
 
 
-def _narrow(array: Array) -> Array:
+def _narrow(given: Array, client_id: str) -> Array:
   """Returns an array of floats as float32, one of integers as int32.
 
   It is read-only, and a copy if the given array is not.
   """
-  array = np.asarray(array)
-  is_float = np.issubdtype(array.dtype, np.floating)
-  narrow = array.astype(
-    np.float32 if is_float else np.int32, copy=array.flags.writeable
-  )
+  array = np.asarray(given)
+  if array.dtype.kind not in 'biuf' or not array.ndim:
+    raise errors.DataError(
+      f'client {client_id!r} has an array of {array.dtype}, shape '
+      f'{array.shape}; give floats or integers `[n, ...]`'
+    )
+  is_float = array.dtype.kind == 'f'
+  with np.errstate(over='ignore'):
+    narrow = array.astype(
+      np.float32 if is_float else np.int32, copy=array.flags.writeable
+    )
+  if narrow.dtype != array.dtype:
+    is_lost = (
+      np.isinf(narrow) != np.isinf(array) if is_float else narrow != array
+    )
+    if is_lost.any():
+      raise errors.DataError(
+        f'client {client_id!r} has the value {array[is_lost][0]}, which '
+        f'{narrow.dtype} cannot hold; scale or renumber'
+      )
   narrow.flags.writeable = False
   return narrow
 

@@ -130,7 +130,18 @@ def test_ids_that_are_no_strings_are_refused():
     client_sources.ArraySource({7: (np.eye(2), [1, 2])})
 
 
-def test_arrays_of_different_lengths_are_refused():
-  text = "client 'ann' has 2 features and 3 labels; give one label for each"
-  with pytest.raises(errors.DataError, match=text):
-    client_sources.ArraySource({'ann': (np.eye(2), [1, 2, 3])})
+@pytest.mark.parametrize(
+  ('arrays', 'words'),
+  [
+    ((np.eye(2), [1, 2, 3]), r'lengths \[2, 3\]'),
+    ((np.eye(2), [1, 2], [0]), r'lengths \[2, 2, 1\]'),
+    ((np.eye(2),), '1 arrays; give features'),
+    ((np.eye(2), ['a', 'b']), 'array of <U1.*give floats or integers'),
+    ((np.eye(2), 1), r'shape \(\)'),
+    ((np.eye(2), [2**32 + 1, 2]), '4294967297, which int32 cannot hold'),
+    (([[1e300], [np.inf]], [1, 2]), r'1e\+300, which float32 cannot hold'),
+  ],
+)
+def test_arrays_that_are_no_examples_are_refused(arrays, words):
+  with pytest.raises(errors.DataError, match=f"client 'ann' has .*{words}"):
+    client_sources.ArraySource({'ann': arrays})
