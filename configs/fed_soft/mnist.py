@@ -61,5 +61,5 @@ def _source(variant):
   if variant == 'smoke':
     return 'digits', {}
   if variant.endswith('_idx'):
-    return 'idx', {'folder': 'data/mnist'}
+    return 'idx', {'folder': f'data/{variant.removesuffix("_idx")}'}
   return 'tfds', {'name': variant, 'download': True}

@@ -6,9 +6,8 @@ r"""FedAvg with fine-tuning, plain or proximal, on PPFL's natural clients.
 Clients, networks and deviations from the paper: configs/natural_clients.py. Every
 client fine-tunes the last global model for an epoch. In the paper (arXiv 2310.14337,
 Table 2) fine-tuning has 94.14 % +- 0.06 on `emnist` and 25.15 % +- 0.06 on
-`stack_overflow`. Neither was run here: the databases were not available. What the paper
-calls Ditto (94.13 % and 25.16 %) fine-tunes with a proximal term to the global model:
-`--config.algorithm.proximal_weight=0.1`, on `stack_overflow` 0.001.
+`stack_overflow`. Neither was run here: the databases were not available. With a
+proximal term: configs/ditto/natural_clients.py.
 
 The variant `smoke` needs no data: 12 generated clients, 2 rounds.
 """

@@ -6,9 +6,9 @@ model of s numbers takes s / r seconds at r numbers per second. The paper gives
 no formula for the baselines; these are from the authors' public code, whose
 plots the published times come from. There BrainTorrent fetches the model of
 every training client, and GossipFL one less; neither was run, the curves are
-FedAvg's on another time axis. `brain_torrent` and `gossip` are these formulas;
-`pulling` is the time of a real round of the algorithms of those names, from the
-number of models that a client received.
+FedAvg's on another time axis. `pulling` has both formulas; of a real round of
+the algorithms of those names it takes the number of models that a client
+received.
 """
 
 from collections.abc import Iterable
@@ -167,29 +167,3 @@ def pulling(
   return RoundTime(
     num_models * transfer, work.training + work.server_aggregation
   )
-
-
-def brain_torrent(
-  transfer: Amount, num_training: Amount, work: Work = Work()
-) -> RoundTime:
-  """Returns the time of a BrainTorrent round: one client fetches all models.
-
-  Args:
-    transfer: Seconds of one model.
-    num_training: n >= 1.
-    work: Of computation.
-  """
-  return pulling(transfer, num_training, work)
-
-
-def gossip(
-  transfer: Amount, num_training: Amount, work: Work = Work()
-) -> RoundTime:
-  """Returns the time of a GossipFL round, which receives all other models.
-
-  Args:
-    transfer: Seconds of one model.
-    num_training: n >= 1.
-    work: Of computation.
-  """
-  return pulling(transfer, num_training - 1, work)

@@ -112,6 +112,8 @@ def merged(
   chosen = any(
     key in changes and changes[key] != values.get(key) for key in _CHOICES
   )
+  if chosen and 'options' in values:
+    result['options'] = {}
   for key, change in changes.items():
     if key not in values:
       message = config_lib.unknown_key_message(path, key, values)

@@ -84,7 +84,7 @@ def test_another_name_replaces_what_depends_on_it():
     _NESTED,
     {
       'model': {'name': 'lenet'},
-      'dataset': {'partition': {'law': 'iid', 'options': {}}},
+      'dataset': {'partition': {'law': 'iid'}},
     },
   )
   assert merged['model'] == {'name': 'lenet'}

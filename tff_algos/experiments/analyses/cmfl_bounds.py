@@ -174,8 +174,8 @@ ANALYSIS = theorems.Analysis(
     'step_excess': (
       "the last step over the theorem's 1 / (mu (t + gamma)). Not 1: the bound "
       'proves nothing. Set config.algorithm.rate_offset to gamma, and '
-      'client_learning_rate * server_learning_rate to 1 / (mu gamma); with '
-      'upload=update and one local step'
+      'local_training.optimizer.learning_rate * server_learning_rate to '
+      '1 / (mu gamma); with upload=update and one local step'
     ),
     'skew': 'phi of the last selection: its mean loss / mean loss of all',
     'skew_min': 'the least phi so far',

@@ -539,8 +539,11 @@ def _dead_letter_fraction(
 
   At most 0.99, as the option is below 1.
   """
-  num_bad = sum(
-    columns[name].num_missing + columns[name].num_odd for name in roles if name
-  ) + sum(columns[f['name']].num_odd for f in features)
+  no_gaps = [name for name in roles if name]
+  no_gaps += [f['name'] for f in features if f.get('type') == 'image']
+  no_gaps += [f['name'] for f in features if 'length' in f]
+  num_bad = sum(columns[name].num_missing for name in no_gaps)
+  num_bad += sum(columns[name].num_odd for name in roles if name)
+  num_bad += sum(columns[f['name']].num_odd for f in features)
   num_rows = next(iter(columns.values())).num_rows
   return min(math.ceil(200 * num_bad / num_rows), 99) / 100

@@ -88,8 +88,8 @@ def _times(run, rate) -> dict[str, np.ndarray]:
     members, training = _columns(run, _MEMBERS, _TRAINING)
   times = {
     SERVER: round_time.fed_avg(transfer, work),
-    BRAIN_TORRENT: round_time.brain_torrent(transfer, training, work),
-    GOSSIP: round_time.gossip(transfer, training, work),
+    BRAIN_TORRENT: round_time.pulling(transfer, training, work),
+    GOSSIP: round_time.pulling(transfer, training - 1, work),
   }
   if kind(run) == COMMITTEE:
     times[COMMITTEE] = round_time.cmfl(

@@ -79,6 +79,8 @@ def test_few_odd_cells_do_not_change_the_kind(tmp_path):
     ('0,1', True),
     ('1,2', True),
     ('0,1,label', True),
+    ('label,2019,2020', True),
+    ('label,2019,2021', False),
     ('5,1', False),
     ('0.5,Rome', False),
   ],

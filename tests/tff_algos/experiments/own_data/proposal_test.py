@@ -1,5 +1,7 @@
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from tests.testing import raw_sources
 from tff_algos.core import errors
@@ -262,3 +264,16 @@ def test_ids_of_words_without_words(tmp_path):
   np.save(tmp_path / 'y.npy', np.arange(30).reshape(6, 5) % 3)
   found = proposal.of_arrays(str(tmp_path))
   assert (found.model, found.notes) == ('transformer', ())
+
+
+def test_windows_without_values_are_dead_letters(tmp_path):
+  window = [None, *([1.0, 2.0, i / 7] for i in range(1, 50))]
+  rows = {
+    'who': [f'p{i % 2}' for i in range(50)],
+    'window': window,
+    'ill': [i % 3 % 2 for i in range(50)],
+  }
+  path = tmp_path / 't.parquet'
+  parquet.write_table(pyarrow.table(rows), path)
+  found = proposal.of_table(str(path), columns.read(path), {})
+  assert found.dataset['max_dead_letter_fraction'] == 0.04
