@@ -74,7 +74,7 @@ def build_learning_process(
   Raises:
     ConfigError: If the algorithm is more than one such phase; names the reason.
   """
-  (phase,) = _check(algorithm).values()
+  phase = _only_phase(algorithm)
   types = phase_types.types_of(algorithm, phase, num_clients=1)
   run_phase = federated.build_federated_phase(phase, types).whole
   run_seed = seeds.derive_seed(seed, 'initialize')
@@ -192,10 +192,10 @@ def refusal(algorithm: algorithm_lib.FederatedAlgorithm) -> str:
   return ''
 
 
-def _check(
+def _only_phase(
   algorithm: algorithm_lib.FederatedAlgorithm,
-) -> dict[str, algorithm_lib.Phase]:
-  """Returns the phases; raises ConfigError unless they are a simple one."""
+) -> algorithm_lib.Phase:
+  """Returns the phase; raises ConfigError unless it is a simple one."""
   reason = refusal(algorithm)
   if reason:
     raise errors.ConfigError(
@@ -203,7 +203,8 @@ def _check(
       'does not take; tff_algos.federated(algorithm, num_clients) has '
       'its phases as TFF computations (docs/tff.md)'
     )
-  return dict(algorithm.phases)
+  (phase,) = algorithm.phases.values()
+  return phase
 
 
 def _read(

@@ -3,13 +3,12 @@
 Bits of a result depend on the choice, so a resumed run repeats it.
 """
 
-import json
 import pathlib
 from collections.abc import Mapping
 
 from absl import logging
 
-from tff_algos.core import durable, errors
+from tff_algos.core import errors, sealed_json
 
 
 class Calibration:
@@ -23,7 +22,9 @@ class Calibration:
       device_kind: Kind of the devices; choices for others are measured anew.
 
     Raises:
-      ConfigError: If the file is no calibration, or its folder is missing.
+      ConfigError: If the file is none of a calibration, or its folder is
+        missing.
+      DataError: If the file is damaged.
     """
     self._path = pathlib.Path(path) if path else None
     self._device_kind = device_kind
@@ -37,15 +38,16 @@ class Calibration:
       )
     if not self._path.exists():
       return
-    try:
-      saved = json.loads(self._path.read_text())
-      _ = saved['device'], dict(saved['vectorizes'])
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    saved = sealed_json.read(
+      self._path,
+      'Remove it, which measures again, or name another file in '
+      'config.runtime.pjrt.calibration.',
+    )
+    if saved.keys() != {'device', 'vectorizes'}:
       raise errors.ConfigError(
-        f'config.runtime.pjrt.calibration is {path}, which is no file that a '
-        f'calibration wrote ({error!r}): remove it, which measures again, or '
-        'name another file'
-      ) from None
+        f'config.runtime.pjrt.calibration is {path}, which no calibration '
+        'wrote: name another file'
+      )
     if saved['device'] == device_kind:
       self._vectorizes = saved['vectorizes']
     else:
@@ -86,8 +88,7 @@ class Calibration:
     """Writes the file; logs a warning if the disk refuses."""
     saved = {'device': self._device_kind, 'vectorizes': self._vectorizes}
     try:
-      with durable.replacing(path) as file:
-        json.dump(saved, file)
+      sealed_json.write(path, saved)
     except OSError as error:
       # The run needs the choices, not the file.
       logging.warning(

@@ -117,7 +117,7 @@ class PjrtRuntime:
       self._config, devices
     )
     self._programs: dict[tuple[str, bool], _PhaseProgram] = {}
-    self._checked: set[str] = set()
+    self._is_checked = False
     # Splits on the device: name, spans and number of rows.
     self._splits: weakref.WeakKeyDictionary[
       cohort_lib.ClientSource, tuple[str, rows_lib.Span, int]
@@ -143,7 +143,7 @@ class PjrtRuntime:
     self._stack.close()
     self._splits.clear()
     self._programs.clear()
-    self._checked.clear()
+    self._is_checked = False
 
   @property
   def accelerator(self) -> str:
@@ -282,11 +282,11 @@ class PjrtRuntime:
       ConfigError: If XLA does not know an operation, of this phase or, before
         the first round, of any other.
     """
-    if phase.name in self._algorithm.phases and not self._checked:
+    if phase.name in self._algorithm.phases and not self._is_checked:
       for name, other in self._algorithm.phases.items():
         if name == algorithm_lib.phase_purpose(name):
           self._program(other, self._vectorizes(other) or False).check()
-          self._checked.add(name)
+      self._is_checked = True
     vectorizes = self._vectorizes(phase)
     program = self._program(phase, vectorizes or False)
     self._connection.keep(
@@ -297,7 +297,9 @@ class PjrtRuntime:
         form: self._time(phase, self._program(phase, form), cohort)
         for form in (True, False)
       }
-      chosen = self._calibration.choose(phase.name, seconds)
+      chosen = self._calibration.choose(
+        algorithm_lib.phase_purpose(phase.name), seconds
+      )
       return self._program(phase, chosen)
     return program
 
@@ -310,7 +312,7 @@ class PjrtRuntime:
       form = pjrt_config.LOOP
     if form in (pjrt_config.VECTORIZED, pjrt_config.LOOP):
       return form == pjrt_config.VECTORIZED
-    return self._calibration.get(phase.name)
+    return self._calibration.get(algorithm_lib.phase_purpose(phase.name))
 
   def _time(
     self,

@@ -1,9 +1,8 @@
 import errno
-import json
 
 import pytest
 
-from tff_algos.core import errors
+from tff_algos.core import errors, sealed_json
 from tff_algos.runtimes.pjrt import calibration
 
 
@@ -18,7 +17,7 @@ def test_the_faster_form_is_chosen_and_kept_for_the_kind_of_device(tmp_path):
   other = calibration.Calibration(str(path), 'H100, jax 2')
   assert other.get('train') is None
   other.choose('train', {True: 3.0, False: 2.0})
-  assert json.loads(path.read_text()) == {
+  assert sealed_json.read(path, '') == {
     'device': 'H100, jax 2',
     'vectorizes': {'train': False},
   }
@@ -30,10 +29,10 @@ def test_a_disk_that_refuses_the_file_costs_no_choice(
   path = tmp_path / 'accelerator.json'
   made = calibration.Calibration(str(path), 'cpu')
 
-  def refuse(path):
+  def refuse(path, content):
     raise PermissionError(errno.EROFS, 'Read-only file system', str(path))
 
-  monkeypatch.setattr(calibration.durable, 'replacing', refuse)
+  monkeypatch.setattr(calibration.sealed_json, 'write', refuse)
   with caplog.at_level('WARNING'):
     assert made.choose('train', {True: 0.1, False: 0.2})
   assert made.get('train')
@@ -49,27 +48,23 @@ def test_without_a_file_nothing_is_written(tmp_path, monkeypatch):
   assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-  'text',
-  [
-    '',
-    '{',
-    '[]',
-    '3',
-    '{"vectorizes": {}}',
-    '{"device": "cpu"}',
-    '{"device": "cpu", "vectorizes": null}',
-  ],
-)
-def test_a_file_of_another_kind_is_refused_by_its_name(text, tmp_path):
-  path = tmp_path / 'notes.json'
-  path.write_text(text)
-  with pytest.raises(errors.ConfigError, match=r'notes\.json.*remove it'):
+def test_a_changed_file_is_refused_by_its_name(tmp_path):
+  path = tmp_path / 'accelerator.json'
+  calibration.Calibration(str(path), 'cpu').choose('fit', {True: 1, False: 2})
+  path.write_text(path.read_text().replace('true', 'false'))
+  with pytest.raises(errors.DataError, match=r'accelerator\.json.*Remove it'):
+    calibration.Calibration(str(path), 'cpu')
+
+
+def test_a_file_of_another_kind_is_refused_by_its_name(tmp_path):
+  path = tmp_path / 'config.json'
+  sealed_json.write(path, {'device': 'cpu'})
+  with pytest.raises(errors.ConfigError, match=r'config\.json.*name another'):
     calibration.Calibration(str(path), 'cpu')
 
 
 def test_a_folder_and_a_file_in_none_are_refused(tmp_path):
-  with pytest.raises(errors.ConfigError, match='no file that a calibration'):
+  with pytest.raises(errors.DataError, match='cannot be read'):
     calibration.Calibration(str(tmp_path), 'cpu')
   path = tmp_path / 'missing' / 'accelerator.json'
   with pytest.raises(errors.ConfigError, match='missing is no folder'):

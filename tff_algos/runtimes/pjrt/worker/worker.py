@@ -294,9 +294,8 @@ def _place(
 
 def main(descriptor: int, cache: str) -> None:
   """Serves until the other side closes."""
-  if cache:
-    jax.config.update('jax_compilation_cache_dir', cache)
-    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
+  jax.config.update('jax_compilation_cache_dir', cache)
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
   worker = Worker()
   with socket.socket(fileno=descriptor) as connection:
     while (message := frames.receive(connection)) is not None:
