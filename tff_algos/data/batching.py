@@ -8,34 +8,15 @@ from tff_algos.core import algorithm, errors
 from tff_algos.core.structures import Structure
 from tff_algos.data import schema
 
-_SMALLEST_CAPACITY = 8
-
-
-def bucket_capacity(num_examples: int) -> int:
-  """Returns a capacity >= `num_examples` out of a small set of sizes.
-
-  A graph is traced for each capacity, so cohorts should share a few of them.
-  Capacities are multiples of 8, with four of them between one power of two and
-  the next: at most a quarter of the rows is padding (above 32 examples).
-
-  Args:
-    num_examples: Examples of the largest client of a cohort, >= 0.
-  """
-  if num_examples <= _SMALLEST_CAPACITY:
-    return _SMALLEST_CAPACITY
-  power = 1 << (num_examples - 1).bit_length() - 1  # power < num_examples
-  step = max(_SMALLEST_CAPACITY, power // 4)
-  return -(-num_examples // step) * step
-
 
 def stack(
-  clients: Sequence[schema.Examples], capacity: int | None = None
+  clients: Sequence[schema.Examples], capacity: int
 ) -> algorithm.ClientData:
   """Returns the examples of several clients with a leading client axis.
 
   Args:
     clients: At least one client's examples; a client may have none.
-    capacity: Rows of each client; if None, `bucket_capacity` of the largest.
+    capacity: Rows of each client.
 
   Returns:
     NumPy arrays: x `[num_clients, capacity, ...]` and y `[num_clients,
@@ -45,8 +26,6 @@ def stack(
     DataError: If a client has more than `capacity` examples.
   """
   largest = max(client.num_examples for client in clients)
-  if capacity is None:
-    capacity = bucket_capacity(largest)
   if largest > capacity:
     raise errors.DataError(
       f'a client has {largest} examples and the capacity is {capacity}; '

@@ -1,7 +1,5 @@
-import hypothesis
 import numpy as np
 import pytest
-from hypothesis import strategies
 
 from tff_algos.core import errors
 from tff_algos.data import batching, schema
@@ -34,22 +32,6 @@ def test_stack_keeps_the_label_dtype(dtype):
 def test_stack_refuses_to_cut_off():
   with pytest.raises(errors.DataError, match='5 examples.*capacity is 4'):
     batching.stack([_examples(5)], 4)
-
-
-def test_stack_takes_the_bucket_of_the_largest():
-  assert batching.stack([_examples(2), _examples(9)]).y.shape == (2, 16)
-
-
-@hypothesis.given(strategies.integers(0, 100_000))
-def test_bucket_capacity_holds_and_wastes_little(n):
-  capacity = batching.bucket_capacity(n)
-  assert capacity >= n
-  assert capacity % 8 == 0
-  assert n <= 32 or capacity < 1.25 * n
-
-
-def test_bucket_capacities_are_few():
-  assert len({batching.bucket_capacity(n) for n in range(10_000)}) < 45
 
 
 def test_tokens_stay_integers():
