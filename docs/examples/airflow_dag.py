@@ -1,8 +1,8 @@
-"""Every night with Apache Airflow 2.4 or newer: from raw data to the release.
+"""Every night with Apache Airflow: from raw data to the release.
 
-Copy this file into Airflow's folder of DAGs and set the four paths. All that
-Airflow's worker needs is the project with its environment (`make env`), which
-is not Airflow's own.
+Copy this file into the folder of DAGs of Airflow 2.4 or newer, with Python 3.11
+or newer, and set the four paths. All that Airflow's worker needs is the project
+with its environment (`make env`), which is not Airflow's own.
 """
 
 import datetime

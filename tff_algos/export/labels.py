@@ -48,6 +48,7 @@ def read(export_dir: str | os.PathLike[str]) -> dict[str, Labels]:
 
   Raises:
     ExportError: If the file is damaged.
+    OSError: If the disk fails.
   """
   path = pathlib.Path(export_dir, LABELS_FILE)
   try:
@@ -58,6 +59,8 @@ def read(export_dir: str | os.PathLike[str]) -> dict[str, Labels]:
   except FileNotFoundError:
     return {}
   except (OSError, ValueError) as error:
+    if isinstance(error, OSError) and error.errno in errors.OF_DISKS:
+      raise
     raise errors.ExportError(
       f'version labels {path} cannot be used: {error}. binaries.label writes '
       'the file; without it no version has a label.'

@@ -74,6 +74,7 @@ def read_history(export_dir: str | os.PathLike[str]) -> list[Release]:
 
   Raises:
     ExportError: If the history is damaged.
+    OSError: If the disk fails.
   """
   path = pathlib.Path(export_dir, HISTORY_FILE)
   if not path.is_file():
@@ -81,7 +82,7 @@ def read_history(export_dir: str | os.PathLike[str]) -> list[Release]:
   try:
     lines = path.read_text().splitlines()
     return [Release(**json.loads(line)) for line in lines]
-  except (OSError, ValueError, TypeError) as error:
+  except (ValueError, TypeError) as error:
     raise errors.ExportError(
       f'{path} is damaged: {error}. Restore it from a backup; without it '
       'versions would be released again under numbers that were used.'

@@ -49,7 +49,6 @@ _CODES = {
   401: grpc.StatusCode.UNAUTHENTICATED,
   403: grpc.StatusCode.PERMISSION_DENIED,
   404: grpc.StatusCode.NOT_FOUND,
-  408: grpc.StatusCode.DEADLINE_EXCEEDED,
   413: grpc.StatusCode.RESOURCE_EXHAUSTED,
   500: grpc.StatusCode.INTERNAL,
   503: grpc.StatusCode.UNAVAILABLE,

@@ -347,16 +347,13 @@ class ModelStore:
         self._load_first(name, self._version_folders(name, version))
     self.labels = self._new_labels
 
-  def load_newest(self) -> dict[str, int]:
+  def load_newest(self) -> None:
     """Loads the newest version of every model.
-
-    Returns:
-      Model name -> version, at least one.
 
     Raises:
       UserError: If the folder is missing or holds no model that can be loaded.
     """
-    newest, problems = {}, []
+    problems = []
     try:
       names = self._names()
     except OSError as error:
@@ -366,16 +363,15 @@ class ModelStore:
       ) from error
     for name in names:
       try:
-        newest[name] = self.get(name).version
+        self.get(name)
       except errors.RequestError as error:
         problems.append(str(error))
-    if not newest:
+    if len(problems) == len(names):
       why = '; '.join(problems) or 'it has no <model>/<version> folders'
       raise errors.UserError(
         f'nothing can be served from {self.folder}: {why}. Write models there '
         f'with binaries.export first.'
       )
-    return newest
 
   def get(self, name: str, version: int | str | None = None) -> ServedModel:
     """Returns a loaded model.

@@ -103,17 +103,16 @@ def serve_until_signal(
   """
   asked_to_stop = threading.Event()
   with _handled_signals(asked_to_stop):
-    newest = store.load_newest()
     sys.setswitchinterval(_SWITCH_SECONDS)
-    # The garbage collector would look at what is loaded again and again, and
-    # hold the interpreter for tenths of a second.
-    gc.collect()
-    gc.freeze()
     with running(store, config) as ports, _port_file(port_file, ports):
+      # The garbage collector would look at what is loaded again and again, and
+      # hold the interpreter for tenths of a second.
+      gc.collect()
+      gc.freeze()
       logging.info(
         'Serving %s. REST API at %s://%s:%d/v1/models, gRPC at %s:%d. '
         'Ctrl-C ends.',
-        ', '.join(newest),
+        ', '.join(store.newest_loaded()),
         'https' if config.tls_certificate else 'http',
         config.host,
         ports.rest_api_port,

@@ -33,11 +33,6 @@ batch_timeout_micros { value: 1000 }
 max_enqueued_batches { value: 100 }
 num_batch_threads { value: %d }
 """
-# Labels are given before the versions are loaded, and may change meanwhile.
-_LABEL_FLAGS = (
-  '--allow_version_labels_for_unavailable_models=true',
-  '--model_config_file_poll_wait_seconds=10',
-)
 _MONITORING = """\
 prometheus_config {
   enable: true
@@ -77,10 +72,9 @@ def write(
     'models.config': _models_config(folder, list(kinds), labels),
     'monitoring.config': _MONITORING,
   }
-  label_flags = _LABEL_FLAGS if labels else ()
   commands = [
     '# All models.',
-    _command(folder, out, config, 'models.config', *label_flags),
+    _command(folder, out, config, 'models.config'),
   ]
   if batched:
     files['batched_models.config'] = _models_config(folder, batched, labels)
@@ -97,7 +91,6 @@ def write(
         'batched_models.config',
         '--enable_batching',
         '--batching_parameters_file=/config/batching.config',
-        *label_flags,
       ),
     ]
   try:
@@ -193,6 +186,9 @@ def _command(
     _IMAGE,
     f'--model_config_file=/config/{models}',
     '--monitoring_config_file=/config/monitoring.config',
+    # The models may change, and have labels before the versions are loaded.
+    '--allow_version_labels_for_unavailable_models=true',
+    '--model_config_file_poll_wait_seconds=10',
     *flags,
   ]
   return ' \\\n  '.join(words)

@@ -66,6 +66,12 @@ class Certificates:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_alpn_protocols(['http/1.1'])
     certificate, key = self._paths['tls_certificate'], self._paths['tls_key']
+    # First, as `load_cert_chain` does not say which file is damaged.
+    self._use(
+      'tls_certificate',
+      ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations,
+      certificate,
+    )
     # Without a password OpenSSL would ask the terminal.
     self._use(
       'tls_key', context.load_cert_chain, certificate, key, lambda: b'-'

@@ -51,7 +51,7 @@ class Watched(Generic[_T]):
       if identities != self._identities:
         try:
           self._value = self._read()
-        except errors.UserError as error:
+        except (errors.UserError, OSError) as error:
           # Damaged files are read until they can be used.
           if str(error) != self._reason:
             logging.error('The %s before are used on: %s', self._what, error)

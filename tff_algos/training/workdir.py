@@ -21,7 +21,8 @@ def lock(workdir: str | os.PathLike[str]) -> Generator[None]:
     workdir: The folder.
 
   Raises:
-    UserError: If the folder is missing or cannot be written to.
+    UserError: If the folder is missing or is none.
+    OSError: If the disk is full or may not be written.
     WorkdirBusyError: If another process holds the lock; names the process.
   """
   folder = pathlib.Path(workdir)
@@ -31,6 +32,8 @@ def lock(workdir: str | os.PathLike[str]) -> Generator[None]:
     try:
       file = open(path, 'a+')  # noqa: SIM115
     except OSError as error:
+      if error.errno in errors.OF_DISKS:
+        raise
       raise errors.UserError(
         f'--workdir={folder} cannot be used: {error.strerror}. '
         'binaries.preprocess makes one, with the dataset'

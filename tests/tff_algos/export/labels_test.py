@@ -2,6 +2,7 @@
 
 import errno
 import json
+import pathlib
 
 import pytest
 
@@ -87,6 +88,15 @@ def test_one_process_writes_at_a_time(folder):
   ):
     labels.assign(folder, ['a'], CANARY)
   assert labels.read(folder) == {}
+
+
+def test_a_disk_that_fails_is_no_damaged_file(folder, monkeypatch):
+  def refuse(*_):
+    raise OSError(errno.ESTALE, 'Stale file handle')
+
+  monkeypatch.setattr(pathlib.Path, 'read_text', refuse)
+  with pytest.raises(OSError, match='Stale'):
+    labels.read(folder)
 
 
 def test_a_full_disk_is_no_bad_input(folder, monkeypatch):

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import pathlib
 import shutil
 
 import pytest
@@ -284,6 +285,18 @@ def test_second_writer_is_refused(target, candidates):
   ):
     _release(target, candidates[0])
   _release(target, candidates[0])
+
+
+def test_a_disk_that_fails_is_no_damaged_history(
+  target, candidates, monkeypatch
+):
+  def refuse(*_):
+    raise OSError(errno.ESTALE, 'Stale file handle')
+
+  _release(target, candidates[0])
+  monkeypatch.setattr(pathlib.Path, 'read_text', refuse)
+  with pytest.raises(OSError, match='Stale'):
+    releases.read_history(target)
 
 
 def test_damaged_history(target, candidates):

@@ -151,12 +151,21 @@ def test_serves_until_a_signal_and_leaves_nothing(store, tmp_path):
   assert [signal.getsignal(number) for number in numbers] == before
 
 
-def test_a_server_without_models_does_not_listen(tmp_path, monkeypatch):
-  monkeypatch.setattr(server, 'running', None)  # Must not be called.
-  with pytest.raises(errors.UserError, match='nothing can be served'):
+@pytest.mark.parametrize(
+  ('host', 'text'),
+  [
+    ('127.0.0.1', 'nothing can be served'),
+    ('192.0.2.1', 'may be reached'),  # Flags are checked before models load.
+  ],
+)
+def test_a_server_without_models_does_not_listen(
+  tmp_path, monkeypatch, host, text
+):
+  monkeypatch.setattr(server, '_rest', None)  # Must not be called.
+  with pytest.raises(errors.UserError, match=text):
     server.serve_until_signal(
       models.ModelStore(tmp_path),
-      server_config.ServerConfig(rest_api_port=0, port=0),
+      server_config.ServerConfig(host=host, rest_api_port=0, port=0),
     )
 
 

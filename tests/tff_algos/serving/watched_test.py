@@ -46,6 +46,13 @@ def test_what_was_before_holds_while_they_are_damaged(path, caplog):
   assert number.current() == 30
 
 
+def test_what_was_before_holds_while_the_disk_fails(path, caplog):
+  number = watched.Watched('number', [path], lambda: int(path.read_text()))
+  path.unlink()
+  assert number.current() == 1
+  assert 'number before are used on: [Errno 2] No such file' in caplog.text
+
+
 def test_what_is_refused_is_tried_again(path):
   """A read may fail for another reason than the files, and succeed later."""
   is_ready = []

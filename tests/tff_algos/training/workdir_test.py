@@ -1,3 +1,4 @@
+import errno
 import os
 import pathlib
 import time
@@ -96,6 +97,15 @@ def test_unusable_folder_is_one_clear_error(tmp_path):
     ):
       with workdir.lock(folder):
         pass
+
+
+def test_a_full_disk_is_no_bad_input(tmp_path, monkeypatch):
+  def refuse(*_):
+    raise OSError(errno.ENOSPC, 'No space left on device')
+
+  monkeypatch.setattr(workdir, 'open', refuse, raising=False)
+  with pytest.raises(OSError, match='No space'), workdir.lock(tmp_path):
+    pass
 
 
 def test_killed_at_any_moment_the_next_process_can_lock(launcher, tmp_path):

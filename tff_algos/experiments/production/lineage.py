@@ -80,7 +80,6 @@ def write(
   config: experiment.ExperimentConfig,
   folder: str | os.PathLike[str],
   export_dir: str | os.PathLike[str],
-  round_num: int | None = None,
 ) -> dict[str, Any]:
   """Writes `lineage.json` of a run; returns its content.
 
@@ -90,29 +89,25 @@ def write(
     config: The experiment.
     folder: Its workdir.
     export_dir: Export path, where released versions are looked up.
-    round_num: Round; None for that of the gate's record.
 
   Raises:
-    DataError: If the dataset is missing, or a round is neither given nor in
-      a gate record.
+    DataError: If the dataset or the gate's record is missing.
   """
-  if round_num is None:
-    record = gate_record.read(folder)
-    if record is None:
-      raise errors.DataError(
-        f'{folder} has no {gate_record.FILE}: run binaries.gate first'
-      )
-    round_num = record.round_num
+  record = gate_record.read(folder)
+  if record is None:
+    raise errors.DataError(
+      f'{folder} has no {gate_record.FILE}: run binaries.gate first'
+    )
   path = pathlib.Path(folder, 'dataset')
   with dataset_lib.FederatedDataset.open(path, verify=False) as dataset:
-    content = describe(config, folder, dataset, round_num)
+    content = describe(config, folder, dataset, record.round_num)
   content['run_hash'] = resolved_config.run_hash(folder)
   run = _relative(folder, export_dir)
   content['releases'] = [
     {'export_dir': _relative(export_dir, folder), 'version': release.version}
     for release in releases.read_history(export_dir)
     if release.rollback_of is None
-    and (release.run, release.round_num) == (run, round_num)
+    and (release.run, release.round_num) == (run, record.round_num)
     and release.config_hash == content['config_hash']
     and release.dataset_version == content['dataset']['version']
   ]

@@ -166,7 +166,7 @@ class _Night:
       do()
       if self.result['status']:
         return self.result
-      if step == self._options.until and step != RELEASE:
+      if step == self._options.until:
         break
     self.result['status'] = f'until {self._options.until}'
     return self.result
@@ -209,11 +209,13 @@ class _Night:
     """
     origins = {entry.version: entry for entry in self._history}
     runs = [self._run_of(origins[entry.origin]) for entry in self._history]
-    folder = pathlib.Path(os.path.normpath(self._folder / RUNS))
+    folder = self._run.parent.resolve()
     return [run.name for run in runs if run.parent == folder]
 
   def _run_of(self, entry: releases.Release) -> pathlib.Path:
-    return pathlib.Path(os.path.normpath(self._export / entry.run))
+    """Returns the run of a release, in a folder without symbolic links."""
+    run = self._export.resolve() / entry.run
+    return run.parent.resolve() / run.name
 
   def _build_dataset(self) -> None:
     """Builds the date's dataset and links the run to it, unless it is linked.
@@ -249,8 +251,9 @@ class _Night:
         }
         return
       durable.make_folder(self._run)
-      target = layout.version_folder(self._folder / 'dataset', result.version)
-      link.symlink_to(os.path.relpath(target, self._run))
+      root = self._folder.resolve() / 'dataset'
+      target = layout.version_folder(root, result.version)
+      link.symlink_to(os.path.relpath(target, self._run.resolve()))
       durable.sync(self._run)
     self.result['dataset_version'] = _version_of(self._run)
 
@@ -261,7 +264,7 @@ class _Night:
       DataError: If it was not released.
     """
     version = _version_of(self._run)
-    run = pathlib.Path(os.path.normpath(self._run))
+    run = self._run.parent.resolve() / self._date
     released = [
       entry.version
       for entry in self._history

@@ -9,7 +9,7 @@ import pytest
 from tests.testing import exportable
 from tff_algos.core import errors, sealed_json
 from tff_algos.data import dataset as dataset_lib
-from tff_algos.experiments.production import lineage
+from tff_algos.experiments.production import gate_record, lineage
 from tff_algos.export import manifest, releases
 from tff_algos.training import continuation
 
@@ -155,7 +155,11 @@ def test_releases_of_a_run_that_was_done_anew(trained_regressions, tmp_path):
     entry = lineage.entry(config, folder, export, dataset, 2)
   _release(export, dataclasses.replace(entry, dataset_version='bad'), {})
   _release(export, entry, {})
-  content = lineage.write(config, folder, export, 2)
+  record = gate_record.GateRecord(
+    True, (), 2, entry.config_hash, entry.dataset_version, {}, {}
+  )
+  gate_record.write(folder, record)
+  content = lineage.write(config, folder, export)
   assert content['releases'] == [{'export_dir': '../export', 'version': 2}]
   shutil.rmtree(export / releases.MODELS[0])
   (_, bad), (_, mended) = (

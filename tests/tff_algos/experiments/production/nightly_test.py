@@ -361,6 +361,36 @@ def test_a_night_whose_parent_is_gone(production):
     production.run(nights.THIRD)
 
 
+def _link(folder: pathlib.Path, target: pathlib.Path):
+  """Moves a folder, and leaves a symbolic link in its place."""
+  target.parent.mkdir(parents=True, exist_ok=True)
+  folder.rename(target)
+  folder.symlink_to(target)
+
+
+def test_runs_and_exports_on_other_disks(tmp_path):
+  """Symbolic links, of which the history has the targets."""
+  production = Production(tmp_path / 'raw', tmp_path / 'production')
+  for name in (nightly.RUNS, nightly.EXPORT):
+    (production.folder / name).mkdir(parents=True)
+    _link(production.folder / name, tmp_path / 'disks' / name / 'data')
+  nights.write_day(production.raw, nights.FIRST)
+  first = production.run(nights.FIRST)
+  nights.write_day(production.raw, nights.SECOND)
+  second = production.run(nights.SECOND, nightly.DATASET)
+  assert second['parent'] == f'runs/{nights.FIRST}'
+  shutil.rmtree((production.run_folder(nights.FIRST) / 'dataset').resolve())
+  assert production.run(nights.FIRST) == first
+
+
+def test_runs_may_move_to_another_folder(production):
+  """With a link to it; the history still has the place before."""
+  runs = production.folder / 'runs'
+  _link(runs, production.folder / 'elsewhere')
+  result = production.run(nights.THIRD, nightly.DATASET)
+  assert result['parent'] == f'runs/{nights.SECOND}'
+
+
 @pytest.mark.parametrize(
   ('night', 'until'), [(nights.FIRST, nightly.GATE), (None, nightly.DATASET)]
 )
