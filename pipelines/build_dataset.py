@@ -11,6 +11,7 @@ of content and seed. So the output is deterministic: it does not depend on the
 runner, the number of workers or their order.
 """
 
+import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -108,7 +109,8 @@ def _build(
   """Builds a dataset whose raw data are on this machine."""
   source = extract.create_source(config)
   schema = _schema_before_fit(config, source)
-  given = fit.read_given(config.fitted_from, source.feature_spec())
+  spec = _spec_before_fit(config, source)
+  given = fit.read_given(config.fitted_from, spec)
   partition_plan.check_config(
     config,
     num_sources=schema.num_sources,
@@ -135,6 +137,7 @@ def _build(
             staging,
             source,
             schema,
+            spec,
             described=described,
             given=given,
             copies=copies,
@@ -172,7 +175,7 @@ def preview(
   """
   source = extract.create_source(config)
   schema = _schema_before_fit(config, source)
-  spec = source.feature_spec()
+  spec = _spec_before_fit(config, source)
   if spec is None:
     recipe = {'source': {'options': source.recipe()}}
     manifest = {
@@ -206,6 +209,19 @@ def _schema_before_fit(
   )
 
 
+def _spec_before_fit(
+  config: options.DatasetConfig, source: base.Source
+) -> spec_lib.FeatureSpec | None:
+  """Returns the feature spec, with standardized pixels of an image."""
+  spec = source.feature_spec()
+  if spec is None or spec.features[0].type != spec_lib.IMAGE:
+    return spec
+  pixels = _standardize(source.features(), config)
+  return dataclasses.replace(
+    spec, scale=pixels.x_scale, offset=pixels.x_offset
+  )
+
+
 def _standardize(
   features: base.Features, config: options.DatasetConfig
 ) -> base.Features:
@@ -228,6 +244,7 @@ def _stage_version(
   staging: staging_lib.Staging,
   source: base.Source,
   schema: schema_lib.Schema,
+  spec: spec_lib.FeatureSpec | None,
   *,
   described: Mapping[str, Any],
   given: fit.Given | None,
@@ -249,7 +266,6 @@ def _stage_version(
     letters, counters['raw_examples'], config.max_dead_letter_fraction
   )
   survey = planning.join_surveys(surveys)
-  spec = source.feature_spec()
   if spec is not None and schema.num_classes and not config.keep_unlabelled:
     _check_classes(survey, spec)
   plan = partition_plan.make_plan(

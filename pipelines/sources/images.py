@@ -198,14 +198,16 @@ def _list_folders(folder: pathlib.Path) -> Iterator[Listed]:
 
 
 def _find_files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Yields all files under a folder that are not hidden."""
+  """Yields all files under a folder that are not hidden or in a hidden one."""
   for path in folder.rglob('*'):
+    if any(part.startswith('.') for part in path.relative_to(folder).parts):
+      continue
     if path.is_symlink() and path.is_dir():
       raise errors.DataError(
         f'{str(path)!r} is a link to a folder, which is not followed. Put the '
         'folder itself there, or list the images in a CSV file and set table.'
       )
-    if path.is_file() and not path.name.startswith('.'):
+    if path.is_file():
       yield path
 
 
