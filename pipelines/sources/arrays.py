@@ -115,8 +115,8 @@ class Arrays(base.FolderSource):
     for path in paths:
       if not path.is_file():
         raise errors.DataError(
-          f'no raw data: there is no plain file {path}. Write it there, or mend '
-          "the source's folder."
+          f'no raw data: there is no plain file {path}. Write it there, or '
+          "mend the source's folder."
         )
     return paths
 
