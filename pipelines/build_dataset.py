@@ -217,9 +217,7 @@ def _spec_before_fit(
   if spec is None or spec.features[0].type != spec_lib.IMAGE:
     return spec
   pixels = _standardize(source.features(), config)
-  return dataclasses.replace(
-    spec, scale=pixels.x_scale, offset=pixels.x_offset
-  )
+  return dataclasses.replace(spec, scale=pixels.x_scale, offset=pixels.x_offset)
 
 
 def _standardize(
@@ -283,7 +281,9 @@ def _stage_version(
       _run(
         measured,
         'Measure',
-        fit.MeasureBlock(config, staging, spec, copies),
+        fit.MeasureBlock(
+          config, staging, spec, copies, is_given=given is not None
+        ),
         pipeline_options,
       )
     fitted = fit.merge(staging, spec, len(measured), plan.client_ids, given)
