@@ -297,7 +297,7 @@ def _stage_version(
     'Extract',
     extract.ExtractPieces(config, staging, copies),
     pipeline_options,
-    write.WriteShards(writer, len(blocks)),
+    write.WriteShard(writer, len(blocks)),
   )
   _check_raw_files(config, described['sources'])
   staging.gather()
@@ -386,17 +386,21 @@ def _run(
   name: str,
   step: extract.BlockFn,
   pipeline_options: Sequence[str],
-  then: write.WriteShards | None = None,
+  then: write.WriteShard | None = None,
 ) -> None:
-  """Runs a step on all blocks, and a transform on what it yields."""
+  """Runs a step on all blocks, and another on what it yields by shard."""
   with runner.run_pipeline(pipeline_options) as pipeline:
     found = (
       pipeline
-      | 'Blocks' >> spread.Spread(list(enumerate(blocks)))
+      | 'Blocks' >> spread.spread(enumerate(blocks))
       | name >> beam.ParDo(step)
     )
     if then is not None:
-      _ = found | then
+      _ = (
+        found
+        | 'GroupByShard' >> beam.GroupByKey()
+        | 'WriteShard' >> beam.ParDo(then)
+      )
 
 
 def _check_classes(survey: planning.Survey, spec: spec_lib.FeatureSpec) -> None:
