@@ -1,10 +1,10 @@
 """Shared config of own data, with natural clients.
 
 `configs/own/*.py` extend it, and so do the files that `binaries.inspect` and
-`tff_algos.from_arrays` and its like write. Each client's examples are split 70 : 10 :
-20 (by time only with `splits.split_by='client_time'`); clients with less than 5 are left
-out. 20 rounds with cohorts of half of the clients, at most 20, which FedSoft divides
-among its clusters.
+`tff_algos.from_arrays` and its like write. Each client's examples are split about
+70 : 10 : 20 (by time only with `splits.split_by='client_time'`); clients with less than
+5 are left out. 20 rounds with cohorts of half of the clients, at most 20, which FedSoft
+divides among its clusters.
 """
 
 import math

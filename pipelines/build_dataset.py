@@ -11,6 +11,7 @@ of content and seed. So the output is deterministic: it does not depend on the
 runner, the number of workers or their order.
 """
 
+import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -108,7 +109,8 @@ def _build(
   """Builds a dataset whose raw data are on this machine."""
   source = extract.create_source(config)
   schema = _schema_before_fit(config, source)
-  given = fit.read_given(config.fitted_from, source.feature_spec())
+  spec = _spec_before_fit(config, source)
+  given = fit.read_given(config.fitted_from, spec)
   partition_plan.check_config(
     config,
     num_sources=schema.num_sources,
@@ -135,6 +137,7 @@ def _build(
             staging,
             source,
             schema,
+            spec,
             described=described,
             given=given,
             copies=copies,
@@ -172,7 +175,7 @@ def preview(
   """
   source = extract.create_source(config)
   schema = _schema_before_fit(config, source)
-  spec = source.feature_spec()
+  spec = _spec_before_fit(config, source)
   if spec is None:
     recipe = {'source': {'options': source.recipe()}}
     manifest = {
@@ -206,6 +209,17 @@ def _schema_before_fit(
   )
 
 
+def _spec_before_fit(
+  config: options.DatasetConfig, source: base.Source
+) -> spec_lib.FeatureSpec | None:
+  """Returns the feature spec, with standardized pixels of an image."""
+  spec = source.feature_spec()
+  if spec is None or spec.features[0].type != spec_lib.IMAGE:
+    return spec
+  pixels = _standardize(source.features(), config)
+  return dataclasses.replace(spec, scale=pixels.x_scale, offset=pixels.x_offset)
+
+
 def _standardize(
   features: base.Features, config: options.DatasetConfig
 ) -> base.Features:
@@ -228,6 +242,7 @@ def _stage_version(
   staging: staging_lib.Staging,
   source: base.Source,
   schema: schema_lib.Schema,
+  spec: spec_lib.FeatureSpec | None,
   *,
   described: Mapping[str, Any],
   given: fit.Given | None,
@@ -249,7 +264,6 @@ def _stage_version(
     letters, counters['raw_examples'], config.max_dead_letter_fraction
   )
   survey = planning.join_surveys(surveys)
-  spec = source.feature_spec()
   if spec is not None and schema.num_classes and not config.keep_unlabelled:
     _check_classes(survey, spec)
   plan = partition_plan.make_plan(
@@ -267,7 +281,9 @@ def _stage_version(
       _run(
         measured,
         'Measure',
-        fit.MeasureBlock(config, staging, spec, copies),
+        fit.MeasureBlock(
+          config, staging, spec, copies, is_given=given is not None
+        ),
         pipeline_options,
       )
     fitted = fit.merge(staging, spec, len(measured), plan.client_ids, given)
@@ -281,7 +297,7 @@ def _stage_version(
     'Extract',
     extract.ExtractPieces(config, staging, copies),
     pipeline_options,
-    write.WriteShards(writer, len(blocks)),
+    write.WriteShard(writer, len(blocks)),
   )
   _check_raw_files(config, described['sources'])
   staging.gather()
@@ -370,17 +386,21 @@ def _run(
   name: str,
   step: extract.BlockFn,
   pipeline_options: Sequence[str],
-  then: write.WriteShards | None = None,
+  then: write.WriteShard | None = None,
 ) -> None:
-  """Runs a step on all blocks, and a transform on what it yields."""
+  """Runs a step on all blocks, and another on what it yields by shard."""
   with runner.run_pipeline(pipeline_options) as pipeline:
     found = (
       pipeline
-      | 'Blocks' >> spread.Spread(list(enumerate(blocks)))
+      | 'Blocks' >> spread.spread(enumerate(blocks))
       | name >> beam.ParDo(step)
     )
     if then is not None:
-      _ = found | then
+      _ = (
+        found
+        | 'GroupByShard' >> beam.GroupByKey()
+        | 'WriteShard' >> beam.ParDo(then)
+      )
 
 
 def _check_classes(survey: planning.Survey, spec: spec_lib.FeatureSpec) -> None:

@@ -116,12 +116,12 @@ def _run(
   with runner.run_pipeline(pipeline_options) as pipeline:
     shards = (
       pipeline
-      | 'Shards' >> spread.Spread(range(manifest['num_shards']))
+      | 'Shards' >> spread.spread(range(manifest['num_shards']))
       | 'MeasureShard' >> beam.ParDo(MeasureShard(reader, staging))
     )
     held_out = (
       pipeline
-      | 'HeldOut' >> spread.Spread(range(num_sources))
+      | 'HeldOut' >> spread.spread(range(num_sources))
       | 'MeasureHeldOut' >> beam.ParDo(MeasureHeldOut(reader))
     )
     _ = (

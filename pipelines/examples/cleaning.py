@@ -14,7 +14,6 @@ from tff_algos.core.structures import Array
 from tff_algos.data import schema as schema_lib
 from tff_algos.features import spec as spec_lib
 
-_LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 # The plan keeps the client id of every example in memory, padded to the longest
 # id.
 MAX_CLIENT_ID_CHARACTERS = 128
@@ -174,7 +173,7 @@ def _find_label_problem(
 ) -> base.Problem | None:
   if (
     not isinstance(label, (int, float, np.number))
-    or not abs(label) <= _LARGEST_FLOAT32
+    or not abs(label) <= raw_columns.LARGEST_FLOAT32
   ):
     return base.Problem(
       'the label is not a finite float32 number', value=repr(label)

@@ -13,7 +13,7 @@ from pipelines.sources import base
 from tff_algos.core.structures import Array
 from tff_algos.features import spec as spec_lib
 
-_LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
+LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 # Column -> raw value of each example, `[n, *raw_shape]`: float32, or objects
 # (str or bytes).
@@ -72,7 +72,7 @@ def _find_problem_of_number(
     if math.isnan(number):
       if feature.missing == spec_lib.REFUSE:
         return "missing; allow it by missing='mean' or 'indicator'"
-    elif abs(number) > _LARGEST_FLOAT32:
+    elif abs(number) > LARGEST_FLOAT32:
       return 'not a finite float32 number'
     elif number < 0 and feature.encoding == spec_lib.LOG:
       return 'negative, which has no logarithm'

@@ -16,7 +16,7 @@ class Client(NamedTuple):
 
   Attributes:
     client_id: Client id.
-    group: `'participating'` or `'unseen'`.
+    group: `'participating'`, `'unseen'` or `'unlabelled'`.
     position: Index of its record in the shard.
   """
 

@@ -201,7 +201,7 @@ def open_staging(
 
   Raises:
     WorkdirBusyError: If another run is building there.
-    InfrastructureError: If the disk is full or read-only.
+    InfrastructureError: If a disk is full, read-only or refuses access.
   """
   durable.make_folder(dataset)
   with folder_lock.exclusive(dataset, f'another run is writing to {dataset}'):
@@ -226,6 +226,10 @@ def open_staging(
       place = pathlib.Path(error.filename or dataset)
       if place.is_relative_to(dataset):
         place = dataset
+      elif error.errno == errno.EACCES:
+        raise errors.InfrastructureError(
+          f'cannot access {place}: {error.strerror}; check its permissions'
+        ) from None
       raise errors.InfrastructureError(
         f'cannot write to {place}: {error.strerror}. Make room, or choose '
         'another workdir.'

@@ -344,7 +344,7 @@ def _run(
   num_shards = scorer.reader.dataset.manifest['num_shards']
   num_classes = scorer.reader.dataset.schema.num_classes
   with runner.run_pipeline(pipeline_options) as pipeline:
-    shards = pipeline | 'Shards' >> spread.Spread(range(num_shards))
+    shards = pipeline | 'Shards' >> spread.spread(range(num_shards))
     # Shards without examples to score are written as well.
     all_shards = shards | 'Mark' >> beam.Map(_mark)
     scored = (

@@ -34,7 +34,7 @@ class ScoredClient(NamedTuple):
   Attributes:
     position: Index of its record in the shard.
     client_id: Client id.
-    group: `'participating'` or `'unseen'`.
+    group: `'participating'`, `'unseen'` or `'unlabelled'`.
     model: See `model_choice.Choice`.
     cluster_id: The cluster that answered; -1 if it was a personalized model.
     chosen_by: See `model_choice.Choice`.

@@ -108,11 +108,17 @@ class Arrays(base.FolderSource):
 
   def _files(self) -> list[pathlib.Path]:
     folder = self._options.folder
-    needed = [
-      files.find(folder, f'{name}.npy') for name in _KINDS if name != _OPTIONAL
-    ]
-    optional = files.find_optional(folder, f'{_OPTIONAL}.npy')
-    return needed if optional is None else [*needed, optional]
+    names = [*_KINDS]
+    if files.find_optional(folder, f'{_OPTIONAL}.npy') is None:
+      names.remove(_OPTIONAL)
+    paths = [pathlib.Path(folder, f'{name}.npy') for name in names]
+    for path in paths:
+      if not path.is_file():
+        raise errors.DataError(
+          f'no raw data: there is no plain file {path}. Write it there, or '
+          "mend the source's folder."
+        )
+    return paths
 
   def _open(self) -> 'Opened':
     paths = tuple(self._files())

@@ -200,7 +200,8 @@ class FileSource:
 class FolderSource(FileSource):
   """Base of sources of files in one folder, which is not part of the recipe.
 
-  The options have a `folder`, and subclasses `_files`.
+  The options have a `folder`, and subclasses `_files`, or `checksums` and
+  `locate` of their own.
   """
 
   def _files(self) -> Sequence[pathlib.Path]:
@@ -260,24 +261,6 @@ def cut_blocks(part: str, num_examples: int) -> list[Block]:
   return [
     Block(part, start, min(start + BLOCK_SIZE, num_examples))
     for start in range(0, num_examples, BLOCK_SIZE)
-  ]
-
-
-def cut_native_blocks(
-  num_sources: int, num_train: int, num_test: int
-) -> list[Block]:
-  """Returns the blocks of parts `'train_<s>'` and `'test_<s>'`.
-
-  Args:
-    num_sources: Number of native source distributions.
-    num_train: Training examples of each.
-    num_test: Official test examples of each.
-  """
-  return [
-    block
-    for split, size in (('train', num_train), ('test', num_test))
-    for source in range(num_sources)
-    for block in cut_blocks(f'{split}_{source}', size)
   ]
 
 

@@ -33,12 +33,14 @@ def find_optional(folder: str, name: str) -> pathlib.Path | None:
 
 
 def match(folder: str, pattern: str) -> list[pathlib.Path]:
-  """Returns the files in a folder whose names match a pattern, sorted.
+  """Returns the file of a name, or else those that match a pattern, sorted.
 
   Raises:
     DataError: If there is none, or one is a folder.
   """
-  paths = sorted(pathlib.Path(folder).glob(pattern))
+  literal = pathlib.Path(folder, pattern)
+  is_name = literal.is_file()  # Which may have brackets.
+  paths = [literal] if is_name else sorted(pathlib.Path(folder).glob(pattern))
   if not paths:
     raise errors.DataError(
       f'no raw data: {folder!r} has no file {pattern!r}. Put it there, or mend '

@@ -69,7 +69,7 @@ class Listed(NamedTuple):
   problem: base.Problem | None = None
 
 
-class Images(base.FileSource):
+class Images(base.FolderSource):
   """PNG, JPEG or BMP files of any size, with a class and a client."""
 
   def __init__(self, options: Options, seed: int) -> None:
@@ -88,12 +88,12 @@ class Images(base.FileSource):
 
   def blocks(self) -> Sequence[base.Block]:
     """Returns the blocks of the one part, `'all'`."""
-    return base.cut_blocks(_ALL, len(self._listed))
+    return base.cut_blocks(_ALL, len(self.listed))
 
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the contents of the files of a block."""
     numbers = {name: number for number, name in enumerate(self._classes)}
-    for image in self._listed[block.start : block.stop]:
+    for image in self.listed[block.start : block.stop]:
       content, problem = None, image.problem
       if problem is None:
         content, problem = self._read(image.path)
@@ -109,18 +109,12 @@ class Images(base.FileSource):
   def checksums(self) -> Mapping[str, str]:
     """Returns one checksum of all files: their paths, labels and contents."""
     digest = hashlib.sha256()
-    for image in self._listed:
+    for image in self.listed:
       content, _ = self._read(image.path)
       if content is not None:
         content = hashlib.sha256(content).hexdigest()
       digest.update(f'{image[:3]} {content}\n'.encode())
     return {'images': digest.hexdigest()}
-
-  def recipe(self) -> Mapping[str, Any]:
-    """Returns all options but the folder."""
-    recipe = dataclasses.asdict(self._options)
-    del recipe['folder']
-    return recipe
 
   def facts(self) -> Mapping[str, Any]:
     """Returns the names of the classes."""
@@ -129,14 +123,10 @@ class Images(base.FileSource):
   def locate(self, part: str, position: int) -> base.Location:
     """Returns the file of an image, or its line in the table."""
     del part
-    return self._listed[position].location
-
-  def list(self) -> tuple[Listed, ...]:
-    """Returns all files, in the order of their paths or of the table."""
-    return self._listed
+    return self.listed[position].location
 
   @functools.cached_property
-  def _listed(self) -> tuple[Listed, ...]:
+  def listed(self) -> tuple[Listed, ...]:
     """Returns all files, in the order of their paths or of the table."""
     if not self._folder.is_dir():
       raise errors.DataError(
@@ -152,7 +142,7 @@ class Images(base.FileSource):
     """Returns the names of the classes, class 0 first."""
     if self._options.classes is not None:
       return self._options.classes
-    found = sorted({image.label for image in self._listed if image.label})
+    found = sorted({image.label for image in self.listed if image.label})
     if len(found) < 2:
       raise errors.DataError(
         f'the images of {str(self._folder)!r} have one class alone, '
@@ -198,14 +188,16 @@ def _list_folders(folder: pathlib.Path) -> Iterator[Listed]:
 
 
 def _find_files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Yields all files under a folder that are not hidden."""
+  """Yields all files under a folder that are not hidden or in a hidden one."""
   for path in folder.rglob('*'):
+    if any(part.startswith('.') for part in path.relative_to(folder).parts):
+      continue
     if path.is_symlink() and path.is_dir():
       raise errors.DataError(
         f'{str(path)!r} is a link to a folder, which is not followed. Put the '
         'folder itself there, or list the images in a CSV file and set table.'
       )
-    if path.is_file() and not path.name.startswith('.'):
+    if path.is_file():
       yield path
 
 

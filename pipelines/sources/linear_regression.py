@@ -119,11 +119,16 @@ class LinearRegression(base.GeneratedSource):
 
   def blocks(self) -> Sequence[base.Block]:
     """Returns the blocks of parts `'train_<s>'` and `'test_<s>'`."""
-    return base.cut_native_blocks(
-      self._options.num_sources,
-      self._options.num_examples_per_source,
-      self._options.num_held_out_per_source,
-    )
+    sizes = {
+      'train': self._options.num_examples_per_source,
+      'test': self._options.num_held_out_per_source,
+    }
+    return [
+      block
+      for split, size in sizes.items()
+      for source in range(self._options.num_sources)
+      for block in base.cut_blocks(f'{split}_{source}', size)
+    ]
 
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the points of a block; each depends on its position alone."""

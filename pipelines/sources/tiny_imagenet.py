@@ -31,7 +31,7 @@ class Options:
   folder: str
 
 
-class TinyImagenet(base.FileSource):
+class TinyImagenet(base.FolderSource):
   """Source of 64x64 colour images; grey ones get three equal channels."""
 
   def __init__(self, options: Options, seed: int) -> None:
@@ -70,10 +70,6 @@ class TinyImagenet(base.FileSource):
     """Returns checksums: of the lists, and of the images of each part."""
     lists = {path.name: base.file_sha256(path) for path in self._lists()}
     return lists | {part: self._checksum(part) for part in (TRAIN, VALIDATION)}
-
-  def recipe(self) -> Mapping[str, Any]:
-    """Returns an empty recipe: the only option is the folder."""
-    return {}
 
   def has_test_split(self) -> bool:
     """Returns True: the labelled validation images."""

@@ -68,9 +68,13 @@ class MeasureBlock(extract.BlockFn):
     staging: staging_lib.Staging,
     spec: spec_lib.FeatureSpec,
     copies: Sequence[plain_copy.Copy] = (),
+    *,
+    is_given: bool = False,
   ) -> None:
+    """Takes the spec, and whether all but `spec.by_client` is taken over."""
     super().__init__(config, staging, copies)
     self._spec = spec
+    self._is_given = is_given
 
   def process(self, numbered: extract.NumberedBlock) -> Iterator[int]:
     """Measures one block."""
@@ -82,10 +86,12 @@ class MeasureBlock(extract.BlockFn):
       owned = is_train & (plan.owners != planning.NOBODY)
       participates = (owned & (plan.owners < plan.num_participating)).any(0)
       columns = cast(raw_columns.Columns, sound.x)
-      statistics = column_statistics.create(self._spec)
-      column_statistics.add(
-        statistics, self._spec, raw_columns.select(columns, participates)
-      )
+      statistics = {}
+      if not self._is_given:
+        statistics = column_statistics.create(self._spec)
+        column_statistics.add(
+          statistics, self._spec, raw_columns.select(columns, participates)
+        )
       states = {
         'all': {name: one.state() for name, one in statistics.items()},
         'clients': self._measure_clients(columns, plan.owners, owned),

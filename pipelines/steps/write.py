@@ -10,11 +10,10 @@ import itertools
 import json
 import os
 from collections.abc import Generator, Iterable, Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
-from apache_beam import pvalue
 from array_record.python import array_record_module
 
 from pipelines.engines import failures
@@ -117,28 +116,6 @@ class WriteShard(beam.DoFn):
       piece = pieces.load(self._writer.staging, found)
       self._writer.write(kind, index, piece)
     yield f'{kind}-{index}'
-
-
-class WriteShards(
-  beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[Any]]
-):
-  """PTransform: runs keyed by (kind, index) -> names of written shards."""
-
-  def __init__(self, writer: ShardWriter, num_blocks: int) -> None:
-    super().__init__()
-    self._writer = writer
-    self._num_blocks = num_blocks
-
-  def expand(
-    self, input_or_inputs: pvalue.PCollection[Any]
-  ) -> pvalue.PCollection[Any]:
-    """Groups the runs by shard and writes the shards."""
-    names = (
-      input_or_inputs
-      | 'GroupByShard' >> beam.GroupByKey()
-      | 'WriteShard' >> beam.ParDo(WriteShard(self._writer, self._num_blocks))
-    )
-    return cast(pvalue.PCollection[Any], names)
 
 
 @contextlib.contextmanager

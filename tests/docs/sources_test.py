@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pipelines import build_dataset
-from pipelines.sources import client_database, registry
+from pipelines.sources import client_database, registry, table
 from tests.testing import raw_data
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
@@ -18,7 +18,11 @@ from tff_algos.data import dataset as dataset_lib
 _TEXT = (
   pathlib.Path(__file__).parents[2].joinpath('docs/sources.md').read_text()
 )
-_OF_DATABASES = {f.name for f in dataclasses.fields(client_database.Options)}
+# Options that a row names by these words, in place of one by one.
+_SHARED = {
+  'those of databases': client_database.Options,
+  'those of tables': table.Options,
+}
 
 
 def _row(name):
@@ -35,13 +39,12 @@ def test_table_has_every_option_with_its_default(name):
     for option in re.findall(r'`([^`]+)`', _row(name).split('|')[-2])
   )
   fields = {field.name: field for field in dataclasses.fields(options)}
-  if 'those of databases' in _row(name):
-    assert issubclass(options, client_database.Options)
-    fields = {
-      key: field
-      for key, field in fields.items()
-      if key in ('folder', 'file') or key not in _OF_DATABASES
-    }
+  for words, shared in _SHARED.items():
+    if words in _row(name):
+      assert issubclass(options, shared)
+      for field in dataclasses.fields(shared):
+        if field.name not in ('folder', 'file'):
+          del fields[field.name]
   assert documented.keys() == fields.keys()
   for key, default in documented.items():
     if default is not None:

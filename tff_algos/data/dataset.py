@@ -172,7 +172,7 @@ class FederatedDataset(rich_repr.Described):
     return self.schema.source_names
 
   def examples(self, client_id: str, split: str) -> schema_lib.Examples:
-    """Returns the examples of one client, participating or unseen.
+    """Returns the examples of one client of any group.
 
     A client without examples gets arrays of length 0.
 

@@ -51,8 +51,8 @@ def recorded(dataset: pathlib.Path) -> list[str]:
   )
 
 
-def find_version(dataset: pathlib.Path, as_of: str) -> str:
-  """Returns the version of the latest recorded date that is not after `as_of`.
+def find_recorded(dataset: pathlib.Path, as_of: str) -> str:
+  """Returns the latest recorded date that is not after `as_of`.
 
   Raises:
     ConfigError: If `as_of` is no date.
@@ -66,4 +66,10 @@ def find_version(dataset: pathlib.Path, as_of: str) -> str:
       f'{dataset} has no version as of {date}: {known}. Run '
       f'binaries.preprocess with --as_of={date}, or ask for a later date.'
     )
-  return (dataset / layout.AS_OF / fitting[-1]).read_text().strip()
+  return fitting[-1]
+
+
+def find_version(dataset: pathlib.Path, as_of: str) -> str:
+  """Returns the version of `find_recorded`; raises its errors."""
+  date = find_recorded(dataset, as_of)
+  return (dataset / layout.AS_OF / date).read_text().strip()

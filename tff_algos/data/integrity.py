@@ -77,13 +77,14 @@ def find_as_of(dataset: pathlib.Path, as_of: str) -> pathlib.Path:
     ConfigError: If `as_of` is no date.
     DataError: If no version is recorded for it, or the version was removed.
   """
-  version = dates.find_version(dataset, as_of)
+  date = dates.find_recorded(dataset, as_of)
+  version = dates.find_version(dataset, date)
   folder = layout.version_folder(dataset, version)
   if not folder.is_dir():
     raise errors.DataError(
-      f'version {version!r} of {dataset}, which was made for {as_of}, is no '
+      f'version {version!r} of {dataset}, which was made for {date}, is no '
       'longer there: binaries.preprocess with --keep_versions removes old '
-      f'versions. Run it again with --as_of={as_of}.'
+      f'versions. Run it again with --as_of={date}.'
     )
   return folder
 

@@ -194,10 +194,14 @@ def test_what_a_worker_writes_after_a_failure_is_deleted_by_the_next_build(
   assert not _names(tmp_path)
 
 
-def test_a_full_disk_elsewhere_is_named(tmp_path):
-  full = OSError(errno.ENOSPC, 'No space left', '/elsewhere/file')
-  with pytest.raises(
-    errors.InfrastructureError, match='to /elsewhere/file: No'
-  ):
+@pytest.mark.parametrize(
+  ('number', 'words'),
+  [
+    (errno.ENOSPC, 'cannot write to /elsewhere/file: No space'),
+    (errno.EACCES, 'access /elsewhere/file: Permission denied; check its perm'),
+  ],
+)
+def test_a_disk_elsewhere_that_fails_is_named(tmp_path, number, words):
+  with pytest.raises(errors.InfrastructureError, match=words):
     with staging_lib.open_staging(tmp_path):
-      raise full
+      raise OSError(number, os.strerror(number), '/elsewhere/file')

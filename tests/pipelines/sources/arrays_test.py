@@ -62,6 +62,14 @@ def test_official_test_split_is_optional(tmp_path):
   assert not any(example.is_test for example in raw_sources.read(source))
 
 
+@pytest.mark.parametrize('name', ['x', 'is_test'])
+def test_compressed_arrays_are_not_mapped(tmp_path, name):
+  source = _source(tmp_path)
+  (tmp_path / f'{name}.npy').rename(tmp_path / f'{name}.npy.gz')
+  with pytest.raises(errors.DataError, match=rf'no plain file .*{name}\.npy\.'):
+    source.features()
+
+
 @pytest.mark.parametrize(
   ('arrays', 'words'),
   [

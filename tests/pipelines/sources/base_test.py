@@ -81,18 +81,6 @@ def test_generated_sources_tell_seeds_and_options_apart():
   )
 
 
-def test_blocks_of_native_distributions():
-  size = base.BLOCK_SIZE
-  assert base.cut_native_blocks(2, size + 1, 3) == [
-    ('train_0', 0, size),
-    ('train_0', size, size + 1),
-    ('train_1', 0, size),
-    ('train_1', size, size + 1),
-    ('test_0', 0, 3),
-    ('test_1', 0, 3),
-  ]
-
-
 def test_checksums_of_files_are_named_without_folders(tmp_path):
   paths = [tmp_path / name for name in ('a/x', 'a/y', 'b/x', 'c/x')]
   for path in paths:

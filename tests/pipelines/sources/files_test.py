@@ -62,6 +62,16 @@ def test_text_without_its_byte_order_mark(tmp_path):
   assert files.read_text(path) == 'city,\ufeff\r\n'
 
 
+def test_name_that_is_no_pattern(tmp_path):
+  path = tmp_path / 'visits [2026].csv'
+  path.write_text('')
+  assert files.match(str(tmp_path), path.name) == [path]
+  (tmp_path / 'visits 2.csv').write_text('')
+  assert files.match(str(tmp_path), 'visits [2].csv') == [
+    tmp_path / 'visits 2.csv'
+  ]
+
+
 def test_folder_in_place_of_a_file(tmp_path):
   """Such as Spark writes: a folder of parts with the name of a table."""
   (tmp_path / 'visits.parquet').mkdir()

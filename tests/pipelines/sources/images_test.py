@@ -81,6 +81,9 @@ def test_odd_files_are_dead_letters_with_their_paths(tmp_path):
   (tmp_path / 'ann/cat/notes.txt').write_text('no image')
   (tmp_path / 'ann/stray.png').write_bytes(whole)
   (tmp_path / 'ann/.hidden').write_text('ignored')
+  for folder in ('.hidden/cat', 'ann/.hidden_class'):
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / '0.png').write_bytes(whole)
   broken = (
     "column 'image': not a PNG, JPEG or BMP image of at most 33,554,432 pixels; "
     'a BMP file needs 24 or 32 bits a pixel, or a palette of 256 grays'
@@ -93,6 +96,9 @@ def test_odd_files_are_dead_letters_with_their_paths(tmp_path):
     ),
     ('bob/cat/0.png', broken),
   ]
+  assert source.facts() == {'class_names': ['cat', 'dat']}
+  examples = raw_sources.read(source)
+  assert {example.client for example in examples} == {'ann', 'bob', None}
 
 
 def test_rows_of_a_table_that_name_no_image_are_dead_letters(tmp_path):
@@ -216,7 +222,7 @@ def test_unsuitable_folder_is_one_clear_error(tmp_path, make, words):
 
 
 def test_dataset_of_images(tmp_path):
-  """Pixels as resized, a broken file as a dead letter with its path."""
+  """Pixels resized and standardized, a broken file as a dead letter."""
   options = raw_sources.write_images(tmp_path / 'raw')
   (tmp_path / 'raw/bob/cat/9.png').write_text('no image')
   config = raw_data.digits_config(
@@ -227,15 +233,25 @@ def test_dataset_of_images(tmp_path):
     splits={'held_out_fraction': 0.0},
     num_shards=1,
     max_dead_letter_fraction=0.2,
+    pixel_mean=0.25,
+    pixel_std=0.5,
   )
   result = build_dataset.build(config, tmp_path / 'dataset')
   with dataset_lib.FederatedDataset.open(result.path) as dataset:
-    assert dataset.feature_spec.features[0].shape == (4, 4, 3)
+    spec = dataset.feature_spec
+    assert build_dataset.preview(config) == (dataset.schema, spec)
+    assert spec.features[0].shape == (4, 4, 3)
     stored = dataset.examples('bob', 'train')
-    levels = np.rint(255 * stored.x[:, 0, 0, 0]).astype(int)
+    levels = np.rint(255 * (0.25 + 0.5 * stored.x[:, 0, 0, 0])).astype(int)
     assert sorted(zip(levels, stored.y, strict=True)) == [
       *((98, 0), (138, 1), (178, 1))
     ]
+    (cat,) = stored.x[stored.y == 0]  # As a served model reads the file.
+    content = tf.constant([(tmp_path / 'raw/bob/cat/0.png').read_bytes()])
+    (served,) = preprocessing.Preprocessing(spec).model_input(
+      {'image': content}
+    )
+    np.testing.assert_allclose(served, cat, atol=1e-6)
     (letter,) = (
       (dataset.path / quarantine.DEAD_LETTERS).read_text().splitlines()
     )

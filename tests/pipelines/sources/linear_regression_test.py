@@ -20,6 +20,19 @@ def _read(source, part):
   )
 
 
+def test_blocks_of_native_distributions():
+  size = base.BLOCK_SIZE
+  source = _source(num_examples_per_source=size + 1, num_held_out_per_source=3)
+  assert source.blocks() == [
+    ('train_0', 0, size),
+    ('train_0', size, size + 1),
+    ('train_1', 0, size),
+    ('train_1', size, size + 1),
+    ('test_0', 0, 3),
+    ('test_1', 0, 3),
+  ]
+
+
 @pytest.mark.parametrize(
   ('reading', 'variance'), [('variance', 10), ('standard_deviation', 100)]
 )

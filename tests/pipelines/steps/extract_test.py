@@ -29,7 +29,7 @@ def test_survey_notes_sound_and_dead(tmp_path, staging):
   with runner.run_pipeline([]) as pipeline:
     surveyed = (
       pipeline
-      | spread.Spread([(0, block)])
+      | spread.spread([(0, block)])
       | beam.ParDo(extract.SurveyBlock(config, staging))
     )
     util.assert_that(surveyed, util.equal_to([0]))

@@ -127,7 +127,10 @@ def test_examples_of_a_client_are_shuffled_by_the_seed(writer):
 def _write_runs(writer, runs, num_blocks):
   with runner.run_pipeline([]) as pipeline:
     written = (
-      pipeline | beam.Create(runs) | write.WriteShards(writer, num_blocks)
+      pipeline
+      | beam.Create(runs)
+      | beam.GroupByKey()
+      | beam.ParDo(write.WriteShard(writer, num_blocks))
     )
     util.assert_that(
       written, util.equal_to(['clients-0', 'held_out-0', 'held_out-1'])

@@ -51,6 +51,15 @@ def test_current_that_names_nothing(tmp_path, content):
     integrity.find_current(tmp_path)
 
 
+def test_removed_version_is_named_by_its_date(tmp_path):
+  (tmp_path / 'as_of').mkdir()
+  (tmp_path / 'as_of' / '2026-11-20').write_text('v1\n')
+  with pytest.raises(
+    errors.DataError, match=r'for 2026-11-20, .* --as_of=2026-11-20\.'
+  ):
+    integrity.find(tmp_path, '2026-11-23', None)
+
+
 def test_version_that_is_replaced_between_two_looks(tmp_path, monkeypatch):
   version = _write(tmp_path)
   (tmp_path / 'CURRENT').write_text('v0\n')

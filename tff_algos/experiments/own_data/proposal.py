@@ -190,7 +190,7 @@ def of_images(folder: str) -> Proposal:
     DataError: If they do not lie there.
   """
   source = images.Images(images.Options(folder), 0)
-  found = source.list()
+  found = source.listed
   classes = source.facts()['class_names']
   clients = {image.client for image in found if image.client}
   step = math.ceil(len(found) / _MAX_IMAGES)

@@ -30,7 +30,7 @@ class Facts(NamedTuple):
     statistics_sha256: SHA-256 of `statistics.json`.
     clients: Columns of `client_statistics.parquet`, as lists of N.
     client_ids: Ids, participating clients first.
-    groups: `'participating'` or `'unseen'`, `[N]`.
+    groups: `'participating'`, `'unseen'` or `'unlabelled'`, `[N]`.
     sizes: split -> number of examples, int64 `[N]`.
     labels: Training examples of each class, int64 `[N, C]`.
     sources: Training examples of each source distribution, int64 `[N, S]`.
