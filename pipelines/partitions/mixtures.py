@@ -78,8 +78,8 @@ def check_num_sources(law: str, num_sources: int) -> None:
 def block_of(num_clients: int, num_blocks: int) -> Array:
   """Returns the block of each client, int64 `[num_clients]`.
 
-  Blocks are consecutive clients; their lengths differ by one at most,
-  such as 27, 27 and 26 of 80.
+  Blocks are consecutive clients; their lengths differ by one at most, such as
+  27, 27 and 26 of 80.
   """
   return np.arange(num_clients) * num_blocks // num_clients
 
