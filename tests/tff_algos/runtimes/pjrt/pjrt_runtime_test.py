@@ -266,7 +266,7 @@ def test_the_worker_ends_if_its_calibration_cannot_be_read(tmp_path):
   runtime = pjrt_runtime.PjrtRuntime(
     running_sum.algorithm(), 2, config, connection=connection
   )
-  with pytest.raises(errors.ConfigError, match='calibration'), runtime:
+  with pytest.raises(errors.DataError, match='calibration'), runtime:
     pass
   connection.__exit__.assert_called_once()
 
