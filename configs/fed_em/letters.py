@@ -5,8 +5,9 @@ r"""FedEM on FedSoft's letters (Ruan and Joe-Wong 2021, Table 2).
 
 The clients, network, solver and variants of configs/fed_soft/letters.py. The
 paper does not give the cohort size: here 84 of 100 (16 of 20), which is
-N (1 - (1 - K/N)^S) with S = 2 clusters, the paper's number of clients that train in a round of FedSoft;
-with the unequal selection probabilities of 10:90 there are more, about 95 (17.5).
+N (1 - (1 - K/N)^S) with S = 2 clusters, the paper's number of clients that train in a
+round of FedSoft; with the unequal selection probabilities of 10:90 there are more,
+about 95 (17.5).
 Results: docs/reproduction/fed_soft.md.
 
 The variant `smoke` needs no data: the scikit-learn digits, 2 rounds.
