@@ -203,13 +203,14 @@ class _PaddedRuntime:
     padded = self
 
     class _Cohort(cohort_lib.Cohort):
-      def load(self, start, stop, *, uses_client_state, capacity):
+      def client(self, position, *, uses_client_state):
         padded.num_padded += 1
-        return super().load(
-          start,
-          stop,
-          uses_client_state=uses_client_state,
-          capacity=lambda largest: capacity(largest) + 13,
+        one = super().client(position, uses_client_state=uses_client_state)
+        return one._replace(
+          data=tf.nest.map_structure(
+            lambda leaf: np.pad(leaf, [(0, 13)] + [(0, 0)] * (leaf.ndim - 1)),
+            one.data,
+          )
         )
 
     return self._runtime.run(phase, server_state, _Cohort(*cohort))

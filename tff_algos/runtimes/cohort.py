@@ -114,30 +114,19 @@ class Cohort(NamedTuple):
     )
     return self._replace(call=call)
 
-  def load(
-    self,
-    start: int,
-    stop: int,
-    *,
-    uses_client_state: bool,
-    capacity: Callable[[int], int],
+  def client(
+    self, position: int, *, uses_client_state: bool
   ) -> composer.Clients:
-    """Loads the clients at positions start ... stop - 1, stacked.
+    """Loads the client at a position, of NumPy arrays, unstacked.
 
-    Args:
-      start: First position in the cohort.
-      stop: One past the last position.
-      uses_client_state: Whether to load client states.
-      capacity: Maximum of 1 and the largest number of examples in the block ->
-        number of rows after padding.
-
-    Returns:
-      Clients stacked `[stop - start, ...]`, of NumPy arrays.
+    Its examples are not padded, but that a client without any has one row whose
+    mask is 0.
     """
-    clients = self.describe(slice(start, stop), uses_client_state)
-    examples = self.examples(clients.client_index)
-    rows = capacity(max(1, *(len(one.y) for one in examples)))
-    return clients._replace(data=batching.stack(examples, rows))
+    one = self.describe(slice(position, position + 1), uses_client_state)
+    examples = self.examples(one.client_index)
+    rows = max(1, examples[0].num_examples)
+    stacked = one._replace(data=batching.stack(examples, rows))
+    return tf.nest.map_structure(lambda leaf: leaf[0], stacked)
 
   def describe(
     self, positions: np.ndarray | slice, uses_client_state: bool

@@ -60,7 +60,9 @@ class DebugRuntime:
       message = phase.make_message(server_state)
     sums, collections, states = None, [], []
     for position, client_id in enumerate(cohort.client_ids):
-      client = _load(phase, cohort, position)
+      client = _to_tensors(
+        cohort.client(position, uses_client_state=phase.uses_client_state)
+      )
       with _named(cohort, 'client_work', client_id):
         output = composer.client_work(phase, message, client)
       outputs = composer.guard_one(output, client.client_state)
@@ -103,21 +105,6 @@ def _named(
       f'round {cohort.round_num}, phase {cohort.call.phase!r}, stage '
       f'{stage!r}{client}: {type(error).__name__}: {error}'
     ) from error
-
-
-def _load(
-  phase: algorithm_lib.Phase, cohort: cohort_lib.Cohort, position: int
-) -> composer.Clients:
-  """Returns one client, unpadded, as tensors."""
-  stack = cohort.load(
-    position,
-    position + 1,
-    uses_client_state=phase.uses_client_state,
-    capacity=lambda largest: largest,
-  )
-  return tf.nest.map_structure(
-    lambda leaf: tf.convert_to_tensor(leaf[0]), stack
-  )
 
 
 def _to_tensors(structure: Structure) -> Structure:

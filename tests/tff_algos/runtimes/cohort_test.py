@@ -21,32 +21,22 @@ def test_clients_come_in_the_order_of_the_call():
   assert three.client_ids == ['c002', 'c000', 'c001']
 
 
-def test_load_stacks_and_pads_a_block():
-  asked = []
-
-  def capacity(largest):
-    asked.append(largest)
-    return 4
-
-  block = _cohort().load(0, 2, uses_client_state=False, capacity=capacity)
-  assert asked == [3]
-  np.testing.assert_array_equal(block.client_index, [2, 0])
-  assert block.client_index.dtype == np.int32
-  np.testing.assert_array_equal(block.client_input, [0.5, 1.5])
-  np.testing.assert_array_equal(
-    block.data.x[..., 0], [[4, 5, 6, 0], [1, 0, 0, 0]]
-  )
-  np.testing.assert_array_equal(block.data.mask, [[1, 1, 1, 0], [1, 0, 0, 0]])
-  assert block.client_state == ()
+def test_client_loads_one_unpadded():
+  client = _cohort().client(0, uses_client_state=False)
+  assert client.client_index == 2 and client.client_index.dtype == np.int32
+  assert client.client_input == 0.5
+  np.testing.assert_array_equal(client.data.x[:, 0], [4, 5, 6])
+  np.testing.assert_array_equal(client.data.mask, [1, 1, 1])
+  assert client.client_state == ()
 
 
-def test_clients_without_examples_get_a_row_of_padding():
+def test_a_client_without_examples_gets_a_row_of_padding():
   empty = _cohort()._replace(source=running_sum.source([], [], [4.0]))
-  load = {'uses_client_state': False, 'capacity': lambda largest: largest}
-  block = empty.load(1, 3, **load)
-  assert block.data.x.shape[:2] == (2, 1)
-  assert block.data.mask.tolist() == [[0], [0]]
-  assert empty.load(0, 1, **load).data.mask.tolist() == [[1]]
+  masks = [
+    empty.client(i, uses_client_state=False).data.mask.tolist()
+    for i in range(3)
+  ]
+  assert masks == [[1], [0], [0]]
 
 
 def test_a_part_is_a_cohort_of_its_own():
@@ -54,29 +44,27 @@ def test_a_part_is_a_cohort_of_its_own():
   assert part.size == 2
   assert part.client_ids == ['c000', 'c001']
   np.testing.assert_array_equal(part.num_examples, [1, 2])
-  load = {'uses_client_state': False, 'capacity': lambda largest: largest}
-  block = part.load(0, 2, **load)
-  whole = _cohort().load(0, 3, **load)
-  np.testing.assert_array_equal(block.client_index, whole.client_index[1:])
-  np.testing.assert_array_equal(block.client_input, whole.client_input[1:])
-  np.testing.assert_array_equal(block.seed, whole.seed[1:])
+  some = part.describe(slice(0, 2), uses_client_state=False)
+  whole = _cohort().describe(slice(0, 3), uses_client_state=False)
+  np.testing.assert_array_equal(some.client_index, whole.client_index[1:])
+  np.testing.assert_array_equal(some.client_input, whole.client_input[1:])
+  np.testing.assert_array_equal(some.seed, whole.seed[1:])
   assert _cohort().part(slice(3, 3)).size == 0
   apart = _cohort().part(np.array([2, 0]))
   assert apart.client_ids == ['c001', 'c002']
-  seed = apart.load(0, 2, **load).seed
+  seed = apart.describe(slice(0, 2), uses_client_state=False).seed
   np.testing.assert_array_equal(seed, whole.seed[[2, 0]])
 
 
 def test_seed_depends_on_client_phase_round_and_run_not_on_the_block():
-  load = {'uses_client_state': False, 'capacity': lambda largest: largest}
-  whole = _cohort().load(0, 3, **load)
-  last = _cohort().load(2, 3, **load)
+  whole = _cohort().describe(slice(0, 3), uses_client_state=False)
+  last = _cohort().client(2, uses_client_state=False)
   expected = [
     seeds.derive_seed(9, running_sum.PHASE, 4, client_id)
     for client_id in ('c002', 'c000', 'c001')
   ]
   np.testing.assert_array_equal(whole.seed, expected)
-  np.testing.assert_array_equal(last.seed, expected[2:])
+  np.testing.assert_array_equal(last.seed, expected[2])
 
 
 def test_states_are_loaded_only_where_used():
@@ -86,12 +74,13 @@ def test_states_are_loaded_only_where_used():
     asked.append(list(indices))
     return np.asarray(indices) * 10
 
-  load = {'capacity': lambda largest: largest}
-  unused = _cohort(load_states).load(0, 2, uses_client_state=False, **load)
+  unused = _cohort(load_states).client(0, uses_client_state=False)
   assert unused.client_state == () and not asked
-  used = _cohort(load_states).load(1, 3, uses_client_state=True, **load)
+  used = _cohort(load_states).describe(slice(1, 3), uses_client_state=True)
   assert asked == [[0, 1]]
   np.testing.assert_array_equal(used.client_state, [0, 10])
+  one = _cohort(load_states).client(2, uses_client_state=True)
+  assert one.client_state == 10
 
 
 def test_concatenate_joins_blocks_leaf_by_leaf():

@@ -89,7 +89,10 @@ class TffRuntime:
         the worker, with the last output of a local one.
     """
     computations = self.computations_of(phase)
-    clients = [self._load(phase, cohort, i) for i in range(cohort.size)]
+    clients = [
+      cohort.client(i, uses_client_state=phase.uses_client_state)
+      for i in range(cohort.size)
+    ]
     what = f'round {cohort.round_num}, phase {phase.name!r}'
     if len(self._connections) == 1:
       output = self._connections[0].invoke(
@@ -154,17 +157,6 @@ class TffRuntime:
       'clients': [one for half in halves for one in half['clients']],
       'client_metrics': sums,
     }
-
-  def _load(
-    self, phase: algorithm_lib.Phase, cohort: cohort_lib.Cohort, position: int
-  ) -> composer.Clients:
-    clients = cohort.load(
-      position,
-      position + 1,
-      uses_client_state=phase.uses_client_state,
-      capacity=lambda largest: largest,
-    )
-    return tf.nest.map_structure(lambda leaf: leaf[0], clients)
 
 
 def _stack_states(
