@@ -83,3 +83,8 @@ class RequestError(UserError, ValueError):
   def __init__(self, message: str, status: int = 400) -> None:
     super().__init__(message)
     self.status = status
+
+
+def shorten(text: str) -> str:
+  """Returns what a message quotes of a text, at most 500 characters."""
+  return text if len(text) <= 500 else f'{text[:500]}...'

@@ -389,7 +389,7 @@ class FeatureSpec:
         {'fitted': {furthest: there.get(furthest, {})}},
         'here',
       )
-    return _shorten(found[0]) if found else None
+    return errors.shorten(found[0]) if found else None
 
 
 def _by_column(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -421,7 +421,3 @@ def _moments(fitted: Mapping[str, Any]) -> tuple[float, float]:
     return fitted['mean'], fitted['variance']
   points = fitted.get('boundaries') or (fitted['minimum'], fitted['maximum'])
   return statistics.fmean(points), statistics.pvariance(points) or 1.0
-
-
-def _shorten(text: str) -> str:
-  return text if len(text) <= 300 else f'{text[:300]}...'

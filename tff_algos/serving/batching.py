@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from tff_algos.core import errors
-from tff_algos.serving import models, server_config, tensors
+from tff_algos.serving import served_model, server_config, tensors
 
 _T = TypeVar('_T')
 _Outputs = Mapping[str, np.ndarray]
@@ -29,7 +29,7 @@ class Question(NamedTuple):
     respond: Outputs -> content of the answer.
   """
 
-  model: models.ServedModel
+  model: served_model.ServedModel
   signature_name: str
   inputs: Mapping[str, np.ndarray]
   respond: Callable[[_Outputs], bytes]

@@ -24,7 +24,7 @@ from typing import Any
 from absl import logging
 
 from tff_algos.core import errors
-from tff_algos.serving import batching, models
+from tff_algos.serving import batching, models, served_model
 
 _NICENESS = 10
 # The start of the process, or loading a model, on a busy machine.
@@ -182,7 +182,7 @@ class _ModelStore(models.ModelStore):
 
   def _load(
     self, name: str, version: int, folder: pathlib.Path
-  ) -> models.ServedModel:
+  ) -> served_model.ServedModel:
     self._pipe.send(_LOADING)
     try:
       return super()._load(name, version, folder)

@@ -10,14 +10,14 @@ import hashlib
 from collections.abc import Callable
 
 from tff_algos.export import labels as labels_lib
-from tff_algos.serving import batching, models
+from tff_algos.serving import batching, models, served_model
 
 
 def ask(
   store: models.ModelStore,
   name: str,
   version: int | str | None,
-  build: Callable[[models.ServedModel], batching.Question],
+  build: Callable[[served_model.ServedModel], batching.Question],
 ) -> batching.Question:
   """Returns the question of a request to the version that is to answer it.
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import input_pb2
 
 from tff_algos.core import errors
-from tff_algos.serving import batching, models, server_config, tensors
+from tff_algos.serving import batching, served_model, server_config, tensors
 
 CLASSIFY = 'classify'
 REGRESS = 'regress'
@@ -24,7 +24,7 @@ _MAX_INT64 = 2**63
 
 
 def ask(
-  model: models.ServedModel,
+  model: served_model.ServedModel,
   method: str,
   signature_name: str,
   examples: Sequence[tf.train.Example],

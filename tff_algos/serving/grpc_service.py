@@ -38,6 +38,7 @@ from tff_algos.serving import (
   models,
   monitoring,
   refusals,
+  served_model,
   server_config,
   tensors,
   tls,
@@ -323,7 +324,7 @@ def _cancel(future: futures.Future[bytes]) -> None:
 def _predict(
   config: server_config.ServerConfig,
   request: predict_pb2.PredictRequest,
-  model: models.ServedModel,
+  model: served_model.ServedModel,
 ) -> batching.Question:
   name = request.model_spec.signature_name or models.DEFAULT_SIGNATURE
   signature = model.signature(name)
@@ -355,7 +356,7 @@ def _predict(
 def _classify(
   config: server_config.ServerConfig,
   request: classification_pb2.ClassificationRequest,
-  model: models.ServedModel,
+  model: served_model.ServedModel,
 ) -> batching.Question:
   def fill(outputs: Mapping[str, np.ndarray], response: Any) -> None:
     for row in examples.classifications(outputs):
@@ -372,7 +373,7 @@ def _classify(
 def _regress(
   config: server_config.ServerConfig,
   request: regression_pb2.RegressionRequest,
-  model: models.ServedModel,
+  model: served_model.ServedModel,
 ) -> batching.Question:
   def fill(outputs: Mapping[str, np.ndarray], response: Any) -> None:
     for value in examples.regressions(outputs):
@@ -385,7 +386,7 @@ def _regress(
 def _ask_examples(
   config: server_config.ServerConfig,
   request: Any,
-  model: models.ServedModel,
+  model: served_model.ServedModel,
   method: str,
   response: Any,
   fill: Callable[[Mapping[str, np.ndarray], Any], None],
@@ -531,7 +532,7 @@ def _version(spec: model_pb2.ModelSpec) -> int | str | None:
 
 
 def _model_spec(
-  model: models.ServedModel, signature_name: str
+  model: served_model.ServedModel, signature_name: str
 ) -> model_pb2.ModelSpec:
   spec = model_pb2.ModelSpec(name=model.name, signature_name=signature_name)
   spec.version.value = model.version

@@ -10,52 +10,35 @@ request loads it.
 
 import contextlib
 import copy
-import json
 import os
 import pathlib
-import re
 import threading
 import time
 from collections.abc import (
   Collection,
   Generator,
-  Hashable,
   Mapping,
   Sequence,
 )
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
-from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from tff_algos.core import errors
 from tff_algos.export import labels as labels_lib
-from tff_algos.export import manifest, versions, warm_up
-from tff_algos.features import spec as spec_lib
-from tff_algos.serving import access, watched
+from tff_algos.export import versions
+from tff_algos.serving import access, served_model, watched
 
 DEFAULT_SIGNATURE = 'serving_default'
 
-_GRAPH_FILE = 'saved_model.pb'
 # Delay before a bundle that failed to load, perhaps half copied, is retried.
 _RETRY_SECONDS = 10.0
-# Inputs of signatures that tell whose model is asked for.
-_CLIENT_ID = 'client_id'
-_EXAMPLES = 'inputs'
 # Versions of a model that are held as requests named them: neither the newest
 # nor labelled.
 _MAX_NAMED = 2
 # As often does TensorFlow Serving look for versions.
 _REFRESH_SECONDS = 1.0
-_ASSERTION = re.compile(r'assertion failed: \[(.*)\]$', re.MULTILINE)
-# TensorFlow's text for a client whose record is behind the end of the file.
-_NO_RECORD = 'Dataset was empty'
-# The text of an operation stands before the name of its node.
-_OPERATION = re.compile(r'^(.*)\n\s*\[\[\{\{node', re.MULTILINE)
-_FUNCTION_NODE = re.compile(r'\{\{function_node [^}]*\}\}\s*')
-_MAX_TEXT_CHARS = 500
 
 
 class VersionStatus(NamedTuple):
@@ -71,166 +54,6 @@ class VersionStatus(NamedTuple):
   version: int
   state: str
   error: str
-
-
-class ServedModel:
-  """One loaded version of one model.
-
-  Attributes:
-    name: The model's name.
-    version: Its version.
-    signature_defs: name -> SignatureDef, as they stand in the SavedModel.
-    identity: `folder_identity` of the loaded folder.
-    raw_signatures: Signatures of raw columns, which check the values that they
-      get; NaN is a missing number.
-    numbers: Raw columns of float32.
-    client_ids: Clients whose personalized models these are.
-    only_client: The only client that may be asked for; None for all.
-    row_wise: Signatures each row of whose outputs depends on that row of the
-      inputs alone, of bundles of this library.
-  """
-
-  def __init__(
-    self,
-    name: str,
-    version: int,
-    folder: pathlib.Path,
-    verified: Collection[tuple[int, int]] = (),
-  ):
-    """Loads a version.
-
-    Args:
-      name: The model's name.
-      version: The version.
-      folder: Its folder.
-      verified: Identities of folders whose checksums were compared before.
-
-    Raises:
-      ExportError: If a file is missing or damaged.
-    """
-    self.name = name
-    self.version = version
-    self.identity = folder_identity(folder)
-    facts: dict[str, Any] = {}
-    if (folder / manifest.EXTRA_FOLDER / manifest.MANIFEST_FILE).exists():
-      if self.identity not in verified:
-        manifest.verify_files(folder)
-      facts = manifest.read_manifest(folder)
-    self.only_client: str | None = None
-    ids = folder / manifest.EXTRA_FOLDER / manifest.CLIENT_IDS_FILE
-    self.client_ids = tuple(json.loads(ids.read_text())) if ids.exists() else ()
-    self.raw_signatures = frozenset(facts.get('raw_signatures', ()))
-    self.numbers = _number_columns(facts)
-    self.signature_defs = _read_signature_defs(folder)
-    self.row_wise = frozenset(
-      name
-      for name, signature in self.signature_defs.items()
-      if 'kind' in facts and _has_rows(signature)
-    )
-    self._folder = folder
-    self._loaded = tf.saved_model.load(os.fspath(folder))
-
-  @property
-  def key(self) -> Hashable:
-    """Returns what two views of the same loaded model share."""
-    return id(self._loaded)
-
-  def warm_up(self) -> None:
-    """Runs the bundle's warm-up requests, if it has any."""
-    warm_up.run(self._folder, self._loaded.signatures)
-
-  def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
-    """Returns a signature's definition.
-
-    Raises:
-      RequestError: (404) If there is no such signature.
-    """
-    if name not in self._loaded.signatures:
-      raise errors.RequestError(
-        f'model {self.name!r} has no signature {_shorten(repr(name))}; it has '
-        f'{", ".join(sorted(self._loaded.signatures))}',
-        status=404,
-      )
-    return self.signature_defs[name]
-
-  def predict(
-    self, signature_name: str, inputs: Mapping[str, np.ndarray]
-  ) -> dict[str, np.ndarray]:
-    """Returns a signature's outputs for inputs that fit its definition.
-
-    Raises:
-      RequestError: As of `run`; 403 for a client that may not be asked for.
-    """
-    self.check_client(inputs)
-    return self.run(signature_name, inputs)
-
-  def run(
-    self, signature_name: str, inputs: Mapping[str, np.ndarray]
-  ) -> dict[str, np.ndarray]:
-    """Returns a signature's outputs, for any client.
-
-    Raises:
-      RequestError: If the model rejects the values: 404 for an unknown client,
-        else 400; 413 if they do not fit in memory; 500 if the state of a client
-        cannot be read.
-    """
-    function = self._loaded.signatures[signature_name]
-    try:
-      outputs = function(**{k: tf.constant(v) for k, v in inputs.items()})
-    except (tf.errors.DataLossError, tf.errors.NotFoundError) as error:
-      raise self._unreadable(error) from error
-    except tf.errors.InvalidArgumentError as error:
-      if _NO_RECORD in error.message:
-        raise self._unreadable(error) from error
-      text = _refusal_text(error.message)
-      is_unknown = text.startswith(manifest.UNKNOWN_CLIENT_TEXT)
-      status = 404 if is_unknown else 400
-      raise errors.RequestError(text, status) from error
-    except tf.errors.ResourceExhaustedError as error:
-      raise errors.RequestError(
-        'the batch does not fit in memory; send fewer rows at once', 413
-      ) from error
-    return {name: outputs[name].numpy() for name in sorted(outputs)}
-
-  def _unreadable(self, error: tf.errors.OpError) -> errors.RequestError:
-    """Returns the error for files that changed after they were verified."""
-    logging.log_every_n_seconds(
-      logging.ERROR,
-      'A client state of %s cannot be read (%s): it was removed or damaged '
-      'after it was loaded. Restore the folder from a copy, export the models '
-      'again, or roll back.',
-      10,
-      self._folder,
-      _refusal_text(error.message),
-    )
-    return errors.RequestError(
-      f'the state of a client cannot be read from version {self.version} of '
-      f'model {self.name!r}',
-      status=500,
-    )
-
-  def clients(self, inputs: Mapping[str, np.ndarray]) -> set[str]:
-    """Returns the clients whose models inputs ask for; empty for any client.
-
-    Raises:
-      RequestError: If serialized examples are malformed.
-    """
-    if len(self.client_ids) <= 1:
-      return set(self.client_ids)
-    asked = inputs.get(_CLIENT_ID)
-    if asked is None:
-      asked = _clients_of_examples(inputs[_EXAMPLES])
-    return {_text(value) for value in asked.flat}
-
-  def check_client(self, inputs: Mapping[str, np.ndarray]) -> None:
-    """Raises RequestError (403) for a client that may not be asked for."""
-    if self.only_client is None or not self.client_ids:
-      return
-    if self.clients(inputs) != {self.only_client}:
-      raise errors.RequestError(
-        f'this token is for the model of client {self.only_client!r} alone',
-        status=403,
-      )
 
 
 class ModelStore:
@@ -251,7 +74,7 @@ class ModelStore:
     self.caller = access.Caller()
     self.version: int | None = None
     self._lock = threading.Lock()
-    self._loaded: dict[str, dict[int, ServedModel]] = {}
+    self._loaded: dict[str, dict[int, served_model.ServedModel]] = {}
     self._failures: dict[pathlib.Path, tuple[float, str]] = {}
     # Model name and version that requests named, for the thread to load.
     self._wanted: set[tuple[str, int]] = set()
@@ -373,7 +196,9 @@ class ModelStore:
         f'with binaries.export first.'
       )
 
-  def get(self, name: str, version: int | str | None = None) -> ServedModel:
+  def get(
+    self, name: str, version: int | str | None = None
+  ) -> served_model.ServedModel:
     """Returns a loaded model.
 
     Args:
@@ -419,7 +244,9 @@ class ModelStore:
       return None
     return labels
 
-  def _as_seen(self, model: ServedModel) -> ServedModel:
+  def _as_seen(
+    self, model: served_model.ServedModel
+  ) -> served_model.ServedModel:
     self.version = model.version
     if self.caller.client_id is not None:
       model = copy.copy(model)
@@ -428,7 +255,7 @@ class ModelStore:
 
   def _load_first(
     self, name: str, folders: dict[int, pathlib.Path]
-  ) -> ServedModel:
+  ) -> served_model.ServedModel:
     """Returns the newest of these versions that loads."""
     reasons = []
     for candidate in reversed(folders):
@@ -523,14 +350,14 @@ class ModelStore:
         folders = versions.version_folders(self.folder / name)
       except OSError as error:
         raise errors.RequestError(
-          f'the folder of model {_shorten(repr(name))} cannot be read: '
+          f'the folder of model {errors.shorten(repr(name))} cannot be read: '
           f'{error.strerror}',
           status=503,
         ) from error
     if not folders:
-      others = f'; the models are {_shorten(", ".join(names)) or "none"}'
+      others = f'; the models are {errors.shorten(", ".join(names)) or "none"}'
       raise errors.RequestError(
-        f'unknown model {_shorten(repr(name))}'
+        f'unknown model {errors.shorten(repr(name))}'
         f'{others if self.caller.client_id is None else ""}',
         status=404,
       )
@@ -540,8 +367,8 @@ class ModelStore:
       version = self._labelled(name, version)
     if version not in folders:
       raise errors.RequestError(
-        f'model {name!r} has no version {_shorten(str(version))}; it has '
-        f'{_shorten(", ".join(map(str, folders)))}',
+        f'model {name!r} has no version {errors.shorten(str(version))}; it has '
+        f'{errors.shorten(", ".join(map(str, folders)))}',
         status=404,
       )
     return {version: folders[version]}
@@ -550,8 +377,8 @@ class ModelStore:
     labels = self.labels.get(name, labels_lib.Labels()).versions
     if label not in labels:
       raise errors.RequestError(
-        f'model {name!r} has no label {_shorten(repr(label))}; it has '
-        f'{_shorten(", ".join(labels)) or "none"}',
+        f'model {name!r} has no label {errors.shorten(repr(label))}; it has '
+        f'{errors.shorten(", ".join(labels)) or "none"}',
         status=404,
       )
     return labels[label]
@@ -566,13 +393,16 @@ class ModelStore:
 
   def _still_loaded(
     self, name: str, version: int, folder: pathlib.Path
-  ) -> ServedModel | None:
+  ) -> served_model.ServedModel | None:
     model = self._loaded.get(name, {}).get(version)
-    if model is not None and model.identity == folder_identity(folder):
-      return model
-    return None
+    if model is None:
+      return None
+    identity = served_model.folder_identity(folder)
+    return model if model.identity == identity else None
 
-  def _load(self, name: str, version: int, folder: pathlib.Path) -> ServedModel:
+  def _load(
+    self, name: str, version: int, folder: pathlib.Path
+  ) -> served_model.ServedModel:
     model = self._still_loaded(name, version, folder)
     if model is not None:  # Another request loaded it in the meantime.
       return model
@@ -580,10 +410,10 @@ class ModelStore:
     if time.monotonic() - failed_at < _RETRY_SECONDS:
       raise errors.ExportError(reason)
     try:
-      model = ServedModel(name, version, folder, self.verified)
+      model = served_model.ServedModel(name, version, folder, self.verified)
       model.warm_up()
     except Exception as error:  # Any broken file can raise anything in TF.
-      reason = _shorten(f'{folder} cannot be loaded: {error}')
+      reason = errors.shorten(f'{folder} cannot be loaded: {error}')
       logging.error('%s', reason)
       self._failures[folder] = (time.monotonic(), reason)
       raise errors.ExportError(reason) from error
@@ -602,94 +432,7 @@ class ModelStore:
     return model
 
 
-def folder_identity(folder: pathlib.Path) -> tuple[int, int]:
-  """Returns an identity that changes if a version is exported again.
-
-  Not if a file is added to the folder, or it is touched.
-
-  Raises:
-    ExportError: If the folder has gone.
-  """
-  try:
-    return folder.stat().st_ino, (folder / _GRAPH_FILE).stat().st_mtime_ns
-  except OSError as error:
-    raise errors.ExportError(
-      f'{folder} cannot be read: {error.strerror}'
-    ) from error
-
-
 def _cannot_load(name: str, reasons: Sequence[str]) -> errors.RequestError:
   return errors.RequestError(
     f'model {name!r} cannot be loaded: {"; ".join(reasons)}', status=404
   )
-
-
-def _clients_of_examples(serialized: np.ndarray) -> np.ndarray:
-  """Returns the clients that `tf.train.Example`s name.
-
-  By the parser of the signature: of a feature that is written twice in one
-  message, another parser may read another value.
-  """
-  feature = tf.io.FixedLenFeature([], tf.string)
-  try:
-    return tf.io.parse_example(
-      tf.constant(serialized, tf.string), {_CLIENT_ID: feature}
-    )[_CLIENT_ID].numpy()
-  except tf.errors.InvalidArgumentError as error:
-    raise errors.RequestError(_refusal_text(error.message)) from None
-
-
-def _text(value: bytes | str) -> str:
-  return value if isinstance(value, str) else value.decode(errors='replace')
-
-
-def _number_columns(facts: Mapping[str, Any]) -> frozenset[str]:
-  """Returns the raw columns of float32, by a bundle's manifest."""
-  if 'features' not in facts:
-    return frozenset()
-  spec = spec_lib.FeatureSpec.from_dict(facts['features'])
-  others = {
-    one.name
-    for one in spec.features
-    if one.is_text or (one.type == spec_lib.TENSOR and spec.dtype != 'float32')
-  }
-  return frozenset(facts['raw_columns'].values()) - others
-
-
-def _has_rows(signature: meta_graph_pb2.SignatureDef) -> bool:
-  """Returns whether all inputs and outputs have an axis of any size first."""
-  return all(
-    info.tensor_shape.dim and info.tensor_shape.dim[0].size == -1
-    for infos in (signature.inputs, signature.outputs)
-    for info in infos.values()
-  )
-
-
-def _read_signature_defs(
-  folder: pathlib.Path,
-) -> dict[str, meta_graph_pb2.SignatureDef]:
-  content = saved_model_pb2.SavedModel()
-  content.ParseFromString((folder / _GRAPH_FILE).read_bytes())
-  for graph in content.meta_graphs:
-    if tf.saved_model.SERVING in graph.meta_info_def.tags:
-      return dict(graph.signature_def)
-  raise errors.ExportError(f'{folder} has no graph with the tag "serve"')
-
-
-def _refusal_text(message: str) -> str:
-  """Returns the message of the operation that failed in a model's graph."""
-  assertion = _ASSERTION.search(message)
-  if assertion:
-    # TensorFlow escapes quotes in the values of an assertion.
-    text = assertion.group(1).replace('\\"', '"').replace("\\'", "'")
-    return _shorten(text)
-  operation = _OPERATION.search(message)
-  if operation:
-    message = operation.group(1)
-  return _shorten(_FUNCTION_NODE.sub('', message).strip().splitlines()[0])
-
-
-def _shorten(text: str) -> str:
-  if len(text) <= _MAX_TEXT_CHARS:
-    return text
-  return f'{text[:_MAX_TEXT_CHARS]}...'

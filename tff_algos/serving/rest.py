@@ -37,6 +37,7 @@ from tff_algos.serving import (
   models,
   monitoring,
   refusals,
+  served_model,
   server_config,
   tensors,
 )
@@ -469,7 +470,9 @@ def _metadata(
 
 
 def _predict(
-  config: server_config.ServerConfig, body: '_Body', model: models.ServedModel
+  config: server_config.ServerConfig,
+  body: '_Body',
+  model: served_model.ServedModel,
 ) -> batching.Question:
   request = body.content
   signature_name = _signature_name(request) or models.DEFAULT_SIGNATURE
@@ -503,7 +506,7 @@ def _ask_examples(
   result: Callable[[Mapping[str, np.ndarray]], Any],
   config: server_config.ServerConfig,
   body: '_Body',
-  model: models.ServedModel,
+  model: served_model.ServedModel,
 ) -> batching.Question:
   request = body.content
   return examples.ask(

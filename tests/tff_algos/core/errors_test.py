@@ -27,3 +27,8 @@ def test_value_and_type_errors_are_caught_as_such():
 def test_request_error_carries_its_http_status():
   assert errors.RequestError('malformed').status == 400
   assert errors.RequestError('nobody', status=404).status == 404
+
+
+def test_messages_quote_long_texts_in_part():
+  assert errors.shorten('x' * 500) == 'x' * 500
+  assert errors.shorten('x' * 501) == 'x' * 500 + '...'

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tests.testing import exportable
 from tff_algos.core import errors
 from tff_algos.export import client_states, manifest
-from tff_algos.serving import models
+from tff_algos.serving import served_model
 
 NUM_CLIENTS = 5
 STORED = [0, 2, 3, 4]
@@ -106,13 +106,13 @@ def test_a_server_names_what_was_damaged_before_and_after_it_loaded(folder):
   names = {'client_id': np.array(['anna'], object), 'x': X[:1]}
   path = folder / manifest.ASSETS_FOLDER / client_states.FILE
   content = path.read_bytes()
-  loaded = models.ServedModel('own', 1, folder)
+  loaded = served_model.ServedModel('own', 1, folder)
   for how in ('flipped', 'in a record', 'between', 'removed'):
     damage(folder, how)
     with pytest.raises(errors.RequestError, match='state of a client') as seen:
       loaded.predict('serving_default', names)
     assert seen.value.status == 500
     with pytest.raises(errors.ExportError, match=f'{path} .*Export the bundle'):
-      models.ServedModel('own', 1, folder)
+      served_model.ServedModel('own', 1, folder)
     path.write_bytes(content)
   assert loaded.predict('serving_default', names)

@@ -7,7 +7,14 @@ import pytest
 
 from tests.testing import exportable
 from tff_algos.core import errors
-from tff_algos.serving import access, batching, examples, models, server_config
+from tff_algos.serving import (
+  access,
+  batching,
+  examples,
+  models,
+  served_model,
+  server_config,
+)
 
 CONFIG = server_config.ServerConfig()
 X = exportable.sample_inputs(40)
@@ -25,13 +32,13 @@ def make_store(export_folder):
 def make_runs(monkeypatch):
   """The number of rows of each call of a model."""
   rows = []
-  original = models.ServedModel.run
+  original = served_model.ServedModel.run
 
   def run(self, name, inputs):
     rows.append(len(next(iter(inputs.values()))))
     return original(self, name, inputs)
 
-  monkeypatch.setattr(models.ServedModel, 'run', run)
+  monkeypatch.setattr(served_model.ServedModel, 'run', run)
   return rows
 
 
@@ -236,7 +243,7 @@ def test_an_unexpected_error_is_of_each(store, monkeypatch):
   def run(self, name, inputs):
     raise KeyError(name)
 
-  monkeypatch.setattr(models.ServedModel, 'run', run)
+  monkeypatch.setattr(served_model.ServedModel, 'run', run)
   model = store.get('anna')
   answers = answer([ask(model, x=X[:1]), ask(model, x=X[:1])])
   assert [type(one) for one in answers] == [KeyError] * 2

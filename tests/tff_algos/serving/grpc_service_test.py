@@ -32,6 +32,7 @@ from tff_algos.serving import (
   grpc_service,
   lanes,
   models,
+  served_model,
   server,
   server_config,
 )
@@ -310,7 +311,7 @@ def test_a_client_state_that_cannot_be_read_is_an_error_of_the_server(
   def fail(*_):
     raise errors.RequestError('the state of a client cannot be read', 500)
 
-  monkeypatch.setattr(models.ServedModel, 'run', fail)
+  monkeypatch.setattr(served_model.ServedModel, 'run', fail)
   text = 'the state of a client cannot be read'
   check_refused(stub.Predict, request(x=X), grpc.StatusCode.INTERNAL, text)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tff_algos.core import errors
 from tff_algos.serving import lanes as lanes_lib
-from tff_algos.serving import models, rest, server_config
+from tff_algos.serving import models, rest, served_model, server_config
 
 
 @pytest.fixture(name='lanes')
@@ -135,13 +135,13 @@ def test_what_waits_is_answered_together(
   """As soon as a thread is free; what does not wait is answered alone."""
   monkeypatch.setattr(lanes_lib, '_NUM_THREADS', 1)
   asked, is_free = [], threading.Event()
-  original = models.ServedModel.run
+  original = served_model.ServedModel.run
 
   def run(self, name, inputs):
     asked.append(len(inputs['x']))
     return original(self, name, inputs)
 
-  monkeypatch.setattr(models.ServedModel, 'run', run)
+  monkeypatch.setattr(served_model.ServedModel, 'run', run)
   config = server_config.ServerConfig(enable_batching=enable_batching)
   with lanes_lib.opened(models.ModelStore(export_folder), config) as lanes:
 

@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from tests.testing import exportable
 from tff_algos.core import errors
-from tff_algos.export import labels, versions
-from tff_algos.serving import models
+from tff_algos.export import labels, versions, warm_up
+from tff_algos.serving import models, served_model
 
 X = exportable.sample_inputs()
 
@@ -219,33 +219,6 @@ def test_new_version_frees_the_memory_of_those_before(export, tmp_path):
   assert store.get('cluster_models') is newest
 
 
-def test_batch_that_does_not_fit_in_memory_is_too_large(export, tmp_path):
-  export()
-  model = models.ModelStore(tmp_path).get('cluster_models')
-
-  def fail(**unused_inputs):
-    raise tf.errors.ResourceExhaustedError(None, None, 'OOM')
-
-  model._loaded = types.SimpleNamespace(signatures={'serving_default': fail})
-  with pytest.raises(errors.RequestError, match='send fewer rows') as error:
-    model.predict('serving_default', {'x': X})
-  assert error.value.status == 413
-
-
-def test_model_of_somebody_else_is_served(tmp_path):
-  module = tf.Module()
-  doubled = tf.function(
-    lambda x: {'doubled': 2 * x},
-    input_signature=[tf.TensorSpec([None], tf.float32, name='x')],
-  )
-  tf.saved_model.save(
-    module, str(tmp_path / 'other' / '3'), {'serving_default': doubled}
-  )
-  model = models.ModelStore(tmp_path).get('other')
-  outputs = model.predict('serving_default', {'x': np.float32([1, 2])})
-  np.testing.assert_array_equal(outputs['doubled'], [2, 4])
-
-
 def test_nothing_to_serve_is_an_error(tmp_path):
   with pytest.raises(errors.UserError, match='has no <model>/<version>'):
     models.ModelStore(tmp_path).load_newest()
@@ -294,7 +267,7 @@ def test_version_before_answers_until_the_next_is_warm(
   export()
   store = models.ModelStore(tmp_path)
   before = first_logit(store)
-  monkeypatch.setattr(models.ServedModel, 'warm_up', warm_up)
+  monkeypatch.setattr(served_model.ServedModel, 'warm_up', warm_up)
   with store.refreshed():
     export(10)
     assert warming.wait(60)
@@ -318,13 +291,13 @@ def test_versions_that_requests_name_are_loaded_beside_them(
   store = models.ModelStore(tmp_path)
   store.load_newest()
   newest = first_logit(store)
-  slow, original = threading.Event(), models.ServedModel.warm_up
+  slow, original = threading.Event(), served_model.ServedModel.warm_up
 
   def warm_up(model):
     assert slow.wait(60)
     original(model)
 
-  monkeypatch.setattr(models.ServedModel, 'warm_up', warm_up)
+  monkeypatch.setattr(served_model.ServedModel, 'warm_up', warm_up)
   with store.refreshed():
     for version in (1, 2, 3):
       with pytest.raises(errors.RequestError, match='being loaded') as error:
@@ -494,7 +467,7 @@ def test_bundle_whose_warm_up_fails_is_not_served(
   def fail(folder, signatures):
     raise tf.errors.InvalidArgumentError(None, None, 'no')
 
-  monkeypatch.setattr(models.warm_up, 'run', fail)
+  monkeypatch.setattr(warm_up, 'run', fail)
   export(10)
   assert store.get('cluster_models').version == 1
   newest, _ = store.statuses('cluster_models')
