@@ -16,6 +16,8 @@ LOCK := $(notdir $(firstword $(wildcard $(MADE_FROM)/*.lock) requirements.lock))
 
 # What the worker of the runtime pjrt is made from, one lock a kind of device.
 ACCELERATOR := tff_algos/runtimes/pjrt/worker/locks
+JAX_LOCK := $(if $(DEVICE),$(DEVICE).lock,$(notdir $(firstword \
+  $(wildcard .venv-accelerator/made-from/*.lock) cpu.lock)))
 
 # Settings of the caller's shell must not affect the commands here.
 unexport PYTHONPATH PYTHONHOME PYTHONOPTIMIZE PYTHONWARNINGS PYTHONSTARTUP
@@ -68,12 +70,11 @@ env-cuda: ## the same, with CUDA 11.8 for GPUs
 # The folder gets its name when it is whole.
 env-accelerator: ## jax for runtime pjrt; DEVICE=cpu, cuda12, cuda13 or tpu
 	@set -e; $(FIND_PYTHON); folder=.venv-accelerator; \
-	lock=$(ACCELERATOR)/$(or $(DEVICE),cpu).lock; \
+	lock=$(ACCELERATOR)/$(JAX_LOCK); \
 	if test ! -f "$$lock"; then \
 	  echo 'make env-accelerator: DEVICE is cpu, cuda12, cuda13 or tpu, got' \
 	    '$(DEVICE).' >&2; exit 1; fi; \
-	if cmp -s "$$lock" "$$folder/made-from" || \
-	  { test -z '$(DEVICE)' && test -f "$$folder/made-from"; }; then exit; fi; \
+	if cmp -s "$$lock" "$$folder/made-from/$(JAX_LOCK)"; then exit; fi; \
 	echo "Making $$folder from $$lock."; \
 	rm -rf "$$folder" "$$folder.new"; \
 	"$$python" -m venv "$$folder.new"; \
@@ -82,6 +83,7 @@ env-accelerator: ## jax for runtime pjrt; DEVICE=cpu, cuda12, cuda13 or tpu
 	  rm -rf "$$folder.new"; \
 	  echo 'make env-accelerator: the installation failed, see above.' >&2; \
 	  exit 1; }; \
+	mkdir "$$folder.new/made-from"; \
 	cp "$$lock" "$$folder.new/made-from"; \
 	mv "$$folder.new" "$$folder"
 

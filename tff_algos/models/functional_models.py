@@ -46,7 +46,8 @@ def from_functional(
     num_outputs: Classes, or 1 for regression.
 
   Raises:
-    ConfigError: If the model has state, or other inputs or outputs.
+    ConfigError: If the model has state, other inputs or outputs, or was made
+      from a Keras model.
   """
   trainable, others = functional.initial_weights
   if tf.nest.flatten(others):
@@ -77,11 +78,21 @@ def from_functional(
   def apply(weights, x):
     # The reshape makes gradients dense, as in `layers.embed`.
     given = [tf.reshape(weights[name], weights[name].shape) for name in names]
-    outputs = functional.predict_on_batch(
-      (tf.nest.pack_sequence_as(trainable, given), ()),
-      x,
-      training=unit_dropout.is_in_step(),
-    )
+    try:
+      outputs = functional.predict_on_batch(
+        (tf.nest.pack_sequence_as(trainable, given), ()),
+        x,
+        training=unit_dropout.is_in_step(),
+      )
+    except Exception as error:
+      # By name, since this room imports no TFF.
+      if type(error).__name__ != 'KerasFunctionalModelError':
+        raise
+      raise errors.ConfigError(
+        'the functional model was made from a Keras model, which TFF lets '
+        'nothing but its own computations use; give the function that builds '
+        'the Keras model to tff_algos.from_keras'
+      ) from error
     # TFF allows a structure whose first tensor is the prediction.
     return tf.cast(tf.nest.flatten(outputs)[0], tf.float32)
 

@@ -66,10 +66,14 @@ def with_aggregators(
   """
   aggregation.refuse_processes(algorithm.phases, 'a second with_aggregators')
   types = phase_types.check_algorithm(algorithm, num_clients)
+  # Phases that differ in their learning rates alone share their processes.
+  purposes = tuple(
+    dict.fromkeys(map(algorithm_lib.phase_purpose, algorithm.phases))
+  )
   by_purpose: dict[str, dict[str, aggregation.Processed]] = {}
   phases = {}
   for purpose, given in factories.items():
-    checks.check_one_of('phase', purpose, tuple(algorithm.phases))
+    checks.check_one_of('phase', purpose, purposes)
     phase = algorithm.phases[purpose]
     by_purpose[purpose] = {
       field: _processed(phase, types[purpose], field, factory)

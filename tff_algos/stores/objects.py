@@ -12,6 +12,7 @@ import contextlib
 import datetime
 import pathlib
 import re
+import time
 from collections.abc import Generator, Mapping
 from typing import Any, NamedTuple
 
@@ -228,10 +229,14 @@ class Objects:
     Args:
       prefix: Name of the folder, without a final slash; empty for all.
     """
+    until = time.monotonic() + _PATIENCE.total_seconds()
     for _ in range(_NUM_LISTINGS - 1):
-      # The library does not repeat a request whose list came torn.
-      with contextlib.suppress(errors.InfrastructureError):
+      try:
         return self._list_once(prefix)
+      except errors.InfrastructureError:
+        # The library does not repeat a request whose list came torn.
+        if time.monotonic() > until:
+          raise
     return self._list_once(prefix)
 
   def _list_once(self, prefix: str) -> dict[str, Listed]:

@@ -160,6 +160,14 @@ def _read(listing: pathlib.Path) -> dict[str, list[object]]:
     return {}
 
 
+def _remove_empty(inner: pathlib.Path, folder: pathlib.Path) -> None:
+  """Removes a folder and those above it that are empty."""
+  with contextlib.suppress(OSError):
+    while inner != folder:
+      inner.rmdir()
+      inner = inner.parent
+
+
 def _copy(
   objects: objects_lib.Objects,
   here: dict[str, list[object]],
@@ -170,6 +178,8 @@ def _copy(
     shutil.rmtree(folder, ignore_errors=True)
   for name in here.keys() - there.keys():
     (folder / name).unlink(missing_ok=True)
+    # An object may have the name of the folder now.
+    _remove_empty((folder / name).parent, folder)
   part = folder.with_name(f'{folder.name}.fetching')
   for name, state in there.items():
     if here.get(name) != state:

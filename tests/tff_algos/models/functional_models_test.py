@@ -54,6 +54,17 @@ def test_it_trains():
   assert (np.asarray(trained) != _KERNEL).any()
 
 
+def test_a_keras_model_goes_to_from_keras():
+  network = tf.keras.Sequential(
+    [tf.keras.layers.Input((4,)), tf.keras.layers.Dense(3)]
+  )
+  functional = tff.learning.models.functional_model_from_keras(
+    network, tf.keras.losses.SparseCategoricalCrossentropy(), _SPEC
+  )
+  with pytest.raises(errors.ConfigError, match='to tff_algos.from_keras'):
+    functional_models.from_functional(functional, 3)
+
+
 def _drops(weights, x, training):
   outputs = tf.matmul(x, weights[0][0])
   return tf.nn.dropout(outputs, 0.5) if training else outputs

@@ -10,7 +10,7 @@ from tests.testing import contract, running_sum, toys
 from tff_algos.algorithms import fed_avg, ifca, registry
 from tff_algos.core import errors
 from tff_algos.core.tff_compat import tff
-from tff_algos.rounds import aggregation, aggregation_processes
+from tff_algos.rounds import aggregation, aggregation_processes, lr_schedule
 from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes.tff import tff_config, tff_runtime
 from tff_algos.runtimes.vectorized import vectorized_runtime
@@ -269,6 +269,19 @@ def test_other_runtimes_refuse_factories(runtime):
 def test_wrong_factories_are_refused(factories, words):
   with pytest.raises(errors.ConfigError, match=words):
     aggregation_processes.with_aggregators(running_sum.algorithm(), factories)
+
+
+def test_a_phase_of_one_learning_rate_has_no_factories_of_its_own():
+  algorithm = registry.build_algorithm(
+    registry.parse_config({'name': 'fed_avg'}),
+    toys.linear(3),
+    schedule=lr_schedule.LrScheduleConfig(after_rounds=(2,)),
+  )
+  assert 'train@2' in algorithm.phases
+  with pytest.raises(errors.ConfigError, match="'train', got 'train@2'"):
+    aggregation_processes.with_aggregators(
+      algorithm, {'train@2': {'local_weights': _MEAN}}
+    )
 
 
 def test_phases_are_checked_for_the_population_that_an_option_fits():

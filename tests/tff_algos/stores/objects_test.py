@@ -113,6 +113,23 @@ def test_failed_requests_are_repeated(s3, fault, kind, tmp_path):
   assert set(objects.list()) == {'file'}
 
 
+@pytest.mark.parametrize(('seconds', 'times'), [(60, 3), (0, 1)])
+def test_a_list_is_repeated_while_patience_lasts(monkeypatch, seconds, times):
+  """The library's own patience with an unreachable store is as long."""
+  patience = datetime.timedelta(seconds=seconds)
+  monkeypatch.setattr(objects_lib, '_PATIENCE', patience)
+  objects, asked = objects_lib.Objects('memory://bucket/listed'), []
+
+  def fail(store, path):
+    asked.append(path)
+    raise objects._exceptions.GenericError('unreachable')
+
+  monkeypatch.setattr(objects._api, 'list', fail)
+  with pytest.raises(errors.InfrastructureError, match='unreachable'):
+    objects.list()
+  assert len(asked) == times
+
+
 def test_an_error_names_the_address_and_what_to_do(s3, fault, monkeypatch):
   missing = objects_lib.Objects('s3://nobody/run')
   with pytest.raises(

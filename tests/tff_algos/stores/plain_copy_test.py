@@ -60,6 +60,17 @@ def test_what_changed_alone_is_read_again(objects, downloads):
   assert sorted(os.listdir(folder.parent)) == ['raw', 'raw.listing.json']
 
 
+def test_an_object_may_have_the_name_of_a_former_folder(objects):
+  objects.write('b/d/e.csv', b'')
+  with plain_copy.held(_ADDRESS):
+    pass
+  for name in ('b/c.csv', 'b/d/e.csv'):
+    objects.delete(name)
+  objects.write('b', b'a file')
+  with plain_copy.held(_ADDRESS) as (_, folder, _):
+    assert _content(folder)['b'] == 'a file'
+
+
 def test_a_change_meanwhile_is_copied_too(objects, monkeypatch):
   def change(self, name, path, download=objects_lib.Objects.download):
     download(self, name, path)
