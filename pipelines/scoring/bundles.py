@@ -25,7 +25,7 @@ from tff_algos.data import schema as schema_lib
 from tff_algos.export import manifest as manifest_lib
 from tff_algos.export import versions
 from tff_algos.features import spec as spec_lib
-from tff_algos.serving import models
+from tff_algos.serving import served_model
 
 # Signature -> 'inputs' or 'outputs' -> tensor -> dtype and shape.
 Signatures = Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -235,7 +235,7 @@ class LoadedBundles:
   TensorFlow 2.14 may fail when two threads call one graph at the same time.
   """
 
-  def __init__(self, loaded: Mapping[str, models.ServedModel]) -> None:
+  def __init__(self, loaded: Mapping[str, served_model.ServedModel]) -> None:
     self._loaded = loaded
     self._lock = threading.Lock()
 
@@ -288,7 +288,7 @@ class LoadedBundles:
     else:
       inputs = {'cluster_id': np.full(len(x), cluster_id, np.int32)}
     served = self._loaded[request.choice.model]
-    return served.predict(models.DEFAULT_SIGNATURE, {'x': x, **inputs})
+    return served.predict(served_model.DEFAULT_SIGNATURE, {'x': x, **inputs})
 
   def _pick(self, x: Array | None, y: Array | None) -> int:
     outputs = self._loaded[model_choice.CLUSTER].predict(
@@ -322,7 +322,7 @@ def load(found: Sequence[Bundle]) -> LoadedBundles:
   """
   return LoadedBundles(
     {
-      bundle.model: models.ServedModel(
+      bundle.model: served_model.ServedModel(
         _FOLDERS[bundle.model], bundle.version, bundle.folder
       )
       for bundle in found

@@ -326,7 +326,7 @@ def _predict(
   request: predict_pb2.PredictRequest,
   model: served_model.ServedModel,
 ) -> batching.Question:
-  name = request.model_spec.signature_name or models.DEFAULT_SIGNATURE
+  name = request.model_spec.signature_name or served_model.DEFAULT_SIGNATURE
   signature = model.signature(name)
   is_raw = name in model.raw_signatures
   tensors.check_names(request.inputs, signature)

@@ -30,8 +30,6 @@ from tff_algos.export import labels as labels_lib
 from tff_algos.export import versions
 from tff_algos.serving import access, served_model, watched
 
-DEFAULT_SIGNATURE = 'serving_default'
-
 # Delay before a bundle that failed to load, perhaps half copied, is retried.
 _RETRY_SECONDS = 10.0
 # Versions of a model that are held as requests named them: neither the newest

@@ -475,7 +475,7 @@ def _predict(
   model: served_model.ServedModel,
 ) -> batching.Question:
   request = body.content
-  signature_name = _signature_name(request) or models.DEFAULT_SIGNATURE
+  signature_name = _signature_name(request) or served_model.DEFAULT_SIGNATURE
   signature = model.signature(signature_name)
   if ('instances' in request) == ('inputs' in request):
     raise errors.RequestError(

@@ -20,6 +20,8 @@ from tff_algos.core import errors
 from tff_algos.export import manifest, warm_up
 from tff_algos.features import spec as spec_lib
 
+DEFAULT_SIGNATURE = 'serving_default'
+
 _GRAPH_FILE = 'saved_model.pb'
 # Inputs of signatures that tell whose model is asked for.
 _CLIENT_ID = 'client_id'
