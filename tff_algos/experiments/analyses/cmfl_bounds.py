@@ -148,7 +148,7 @@ def check(
 ) -> None:
   """Raises ConfigError if learning rates decay or clients drop out."""
   del options
-  config.lr_schedule.check_constant('the theorem')
+  config.lr_schedule.check_constant()
   refusals.check_no_dropout(
     config, 'the theorem assumes that all clients of a round upload'
   )

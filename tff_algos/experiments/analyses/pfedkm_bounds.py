@@ -113,7 +113,7 @@ def check(
     ConfigError: If learning rates decay, clients are sampled or means are
       weighted.
   """
-  config.lr_schedule.check_constant('the theorem')
+  config.lr_schedule.check_constant()
   refusals.check_no_dropout(config, 'the theorem assumes full participation')
   if options.cohort_size or options.weighting != 'uniform':
     raise errors.ConfigError(
