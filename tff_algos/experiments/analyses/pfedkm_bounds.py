@@ -18,6 +18,7 @@ from tff_algos.algorithms.pfedkm import bounds, pfedkm, quadratic_envelopes
 from tff_algos.core import errors
 from tff_algos.experiments import experiment, session
 from tff_algos.experiments.analyses import refusals, theorems
+from tff_algos.numerics import quadratics
 from tff_algos.runtimes import registry as runtimes
 
 
@@ -31,11 +32,14 @@ def read_envelopes(
     options: Of its algorithm.
     use_bias: Whether its model has an intercept.
   """
-  return quadratic_envelopes.of_least_squares(
+  training = options.local_training
+  risks = quadratics.least_squares(
     theorems.training_rows(opened, use_bias),
-    options.local_training.proximal_weight,
     options.loss_scale,
-    options.local_training.weight_decay,
+    training.weight_decay,
+  )
+  return quadratic_envelopes.QuadraticEnvelopes(
+    risks, training.proximal_weight
   )
 
 
