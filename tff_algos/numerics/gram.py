@@ -34,9 +34,7 @@ class MeanDistances(NamedTuple):
   between: tf.Tensor
 
 
-def centered_gram(
-  stacks: Sequence[Structure], counts: tf.Tensor
-) -> tf.Tensor:
+def centered_gram(stacks: Sequence[Structure], counts: tf.Tensor) -> tf.Tensor:
   """Returns the inner products of rows, centered by the mean of counted rows.
 
   Takes O(rows^2 d) for d weights a row. Besides its arguments it holds the

@@ -6,6 +6,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from tff_algos.core.structures import Array
+
 # Eigenvalues below this share of the largest count as zero.
 _RANK_TOLERANCE = 1e-10
 
@@ -24,8 +26,8 @@ class Quadratics:
   """
 
   of: ClassVar[str] = 'client'
-  hessians: np.ndarray
-  minimizers: np.ndarray
+  hessians: Array
+  minimizers: Array
 
   def __post_init__(self) -> None:
     for k, values in enumerate(np.linalg.eigvalsh(self.hessians)):
@@ -46,7 +48,7 @@ class Quadratics:
     """Returns L, the largest eigenvalue of all H_k."""
     return float(np.linalg.eigvalsh(self.hessians).max())
 
-  def gradients(self, points: np.ndarray) -> np.ndarray:
+  def gradients(self, points: Array) -> Array:
     """Returns grad F_k at one point `[d]`, or at points[..., k, :]."""
     return np.einsum(
       'kij,...kj->...ki', self.hessians, points - self.minimizers
@@ -62,24 +64,24 @@ class LeastSquares(NamedTuple):
     constants: c_k, `[K]`.
   """
 
-  matrices: np.ndarray
-  vectors: np.ndarray
-  constants: np.ndarray
+  matrices: Array
+  vectors: Array
+  constants: Array
 
   @property
-  def minimizers(self) -> np.ndarray:
+  def minimizers(self) -> Array:
     """Returns the shortest minimizer of each, `[K, d]`."""
     inverses = np.linalg.pinv(self.matrices, hermitian=True)
     return np.einsum('kij,kj->ki', inverses, self.vectors)
 
-  def values(self, points: np.ndarray) -> np.ndarray:
+  def values(self, points: Array) -> Array:
     """Returns f_k(points[k]), `[K]`."""
     slopes = np.einsum('kij,kj->ki', self.matrices, points) / 2 - self.vectors
     return np.sum(points * slopes, axis=1) + self.constants
 
 
 def least_squares(
-  examples: Sequence[tuple[np.ndarray, np.ndarray]],
+  examples: Sequence[tuple[Array, Array]],
   loss_scale: float,
   weight_decay: float = 0.0,
 ) -> LeastSquares:

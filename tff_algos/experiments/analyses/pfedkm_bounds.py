@@ -38,9 +38,7 @@ def read_envelopes(
     options.loss_scale,
     training.weight_decay,
   )
-  return quadratic_envelopes.QuadraticEnvelopes(
-    risks, training.proximal_weight
-  )
+  return quadratic_envelopes.QuadraticEnvelopes(risks, training.proximal_weight)
 
 
 def repeat(
