@@ -11,7 +11,7 @@ import pytest
 from tests.testing import toys
 from tff_algos.algorithms.fed_soft import bounds, fed_soft, quadratic_risks
 from tff_algos.data import schema
-from tff_algos.numerics import optimizers
+from tff_algos.numerics import optimizers, quadratics
 from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
 
@@ -37,7 +37,8 @@ def _one_round(num_sources, closeness):
   generator = np.random.default_rng(num_sources)
   thetas = 2 * generator.normal(size=(num_sources, 4))
   blocks = [_block(generator, theta) for theta in thetas]
-  risks = quadratic_risks.of_least_squares(blocks, 0.5)
+  terms = quadratics.least_squares(blocks, 0.5)
+  risks = quadratic_risks.QuadraticRisks(terms.matrices, terms.minimizers)
   offsets = generator.normal(size=thetas.shape)
   offsets /= np.linalg.norm(offsets, axis=1, keepdims=True)
   radius = np.sqrt(risks.strong_convexity / risks.smoothness) * risks.gaps[0]

@@ -262,6 +262,8 @@ def _build_plan(model):
   num_parameters = trees.num_entries(model.weights_spec())
 
   def plan_round(server_state, population, round_num, seed):
+    if not len(population.clients_with_examples):
+      return
     # In the first round all train, in the others one.
     drawn = client_sampling.draw_cohort(
       population, int(round_num > 1), seed, round_num

@@ -45,7 +45,8 @@ class FedAvgConfig:
     cohort_size: Clients sampled a round, >= 0; 0 for all that have examples.
     proximal_weight: mu of FedProx, >= 0; 0 for FedAvg.
     server_optimizer: Server optimizer; SGD with learning rate 1 and no momentum
-      takes the mean, another rate interpolates between old model and mean.
+      takes the mean, up to rounding; another rate interpolates between old
+      model and mean.
     loss_scale: Factor on the loss, > 0.
     local_training: Options of local training.
     aggregation: Aggregation rule in place of the mean.

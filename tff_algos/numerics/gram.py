@@ -12,7 +12,6 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tff_algos.core.structures import Structure
-from tff_algos.numerics import index_random
 
 # Columns that are converted to float64 at a time, to bound the memory.
 _BLOCK = 1 << 15
@@ -35,12 +34,7 @@ class MeanDistances(NamedTuple):
   between: tf.Tensor
 
 
-def centered_gram(
-  stacks: Sequence[Structure],
-  counts: tf.Tensor,
-  projection_size: int = 0,
-  seed: tf.Tensor | None = None,
-) -> tf.Tensor:
+def centered_gram(stacks: Sequence[Structure], counts: tf.Tensor) -> tf.Tensor:
   """Returns the inner products of rows, centered by the mean of counted rows.
 
   Takes O(rows^2 d) for d weights a row. Besides its arguments it holds the
@@ -50,37 +44,24 @@ def centered_gram(
     stacks: Structures of float tensors `[rows_i, ...]`, which are concatenated
       along the rows. All other dimensions are static and equal.
     counts: 1 for a row that counts in the mean, else 0; float64 `[rows]`.
-    projection_size: If > 0, rows are first projected to so many dimensions by
-      a normal matrix, which keeps squared distances up to a relative error of
-      about sqrt(8 / projection_size) (Johnson and Lindenstrauss 1984).
-    seed: Of the projection, int32 `[2]`.
 
   Returns:
     float64 `[rows, rows]`.
   """
   num_rows = tf.shape(counts)[0]
   num_counted = tf.maximum(tf.reduce_sum(counts), 1.0)
-  width = projection_size or num_rows
-  total = tf.zeros([num_rows, width], tf.float64)
-  for number, leaves in enumerate(
-    zip(*map(tf.nest.flatten, stacks), strict=True)
-  ):
+  total = tf.zeros([num_rows, num_rows], tf.float64)
+  for leaves in zip(*map(tf.nest.flatten, stacks), strict=True):
 
     def add_block(
       start: tf.Tensor,
       total: tf.Tensor,
       leaves: tuple[tf.Tensor, ...] = leaves,
-      number: int = number,
     ) -> tuple[tf.Tensor, tf.Tensor]:
       rows = _columns(leaves, start)
       # Divided last: the mean of equal rows is then exactly that row.
       rows -= tf.linalg.matvec(rows, counts, transpose_a=True) / num_counted
-      if seed is None or not projection_size:
-        return start + _BLOCK, total + tf.matmul(rows, rows, transpose_b=True)
-      normal = _projection(
-        seed, number, start, tf.shape(rows)[1], projection_size
-      )
-      return start + _BLOCK, total + tf.matmul(rows, normal)
+      return start + _BLOCK, total + tf.matmul(rows, rows, transpose_b=True)
 
     size = _width(leaves[0])
     _, total = tf.while_loop(
@@ -90,8 +71,7 @@ def centered_gram(
       shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, None])),
       parallel_iterations=1,
     )
-  gram = tf.matmul(total, total, transpose_b=True) if projection_size else total
-  return tf.ensure_shape(gram, [counts.shape[0]] * 2)
+  return tf.ensure_shape(total, [counts.shape[0]] * 2)
 
 
 def _width(leaf: tf.Tensor) -> int:
@@ -105,21 +85,6 @@ def _columns(leaves: Sequence[tf.Tensor], start: tf.Tensor) -> tf.Tensor:
   return tf.concat(
     [tf.cast(one[:, start : start + _BLOCK], tf.float64) for one in flat], 0
   )
-
-
-def _projection(
-  seed: tf.Tensor,
-  number: int,
-  start: tf.Tensor,
-  num_columns: tf.Tensor,
-  projection_size: int,
-) -> tf.Tensor:
-  for counter in (number, start):
-    seed = index_random.fold_in(seed, counter)
-  normal = tf.random.stateless_normal(
-    tf.stack([num_columns, projection_size]), seed
-  )
-  return tf.cast(normal, tf.float64) / projection_size**0.5
 
 
 def squared_distances(gram: tf.Tensor, combinations: tf.Tensor) -> tf.Tensor:

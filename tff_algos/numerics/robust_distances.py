@@ -51,9 +51,22 @@ def best_rows(scores: tf.Tensor, num_selected: tf.Tensor | int) -> tf.Tensor:
     scores: float64 `[rows]`; of equal ones the first row is the best.
     num_selected: How many, int32 `[]`.
   """
-  order = tf.argsort(scores, stable=True)
-  ranks = tf.math.invert_permutation(order)
-  return (ranks < num_selected) & tf.math.is_finite(scores)
+  is_finite = tf.math.is_finite(scores)
+  return (rank(scores, is_finite) < num_selected) & is_finite
+
+
+def rank(values: tf.Tensor, is_ranked: tf.Tensor) -> tf.Tensor:
+  """Returns each row's rank by ascending value, ties by position.
+
+  Args:
+    values: float64 `[rows]`, finite where ranked.
+    is_ranked: bool `[rows]`; the others follow all ranked rows.
+
+  Returns:
+    int32 `[rows]`, a permutation of 0 to rows - 1.
+  """
+  values = tf.where(is_ranked, values, tf.constant(math.inf, tf.float64))
+  return tf.math.invert_permutation(tf.argsort(values, stable=True))
 
 
 def committee_rows(
@@ -79,15 +92,13 @@ def committee_rows(
   """
   num_real = tf.reduce_sum(tf.cast(is_real, tf.int32))
   num_members = tf.minimum(_share(num_real, committee_share), num_real - 1)
-  infinity = tf.constant(math.inf, tf.float64)
 
   def ranks(judges: tf.Tensor, are_judged: tf.Tensor) -> tf.Tensor:
     share = tf.math.divide_no_nan(
       tf.cast(judges, tf.float64),
       tf.reduce_sum(tf.cast(judges, tf.float64)),
     )
-    scores = tf.where(are_judged, tf.linalg.matvec(distances, share), infinity)
-    return tf.math.invert_permutation(tf.argsort(scores, stable=True))
+    return rank(tf.linalg.matvec(distances, share), are_judged)
 
   places = ranks(is_real, is_real)
   first = (num_real - num_members) // 2

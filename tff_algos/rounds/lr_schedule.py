@@ -62,11 +62,11 @@ class LrScheduleConfig:
       return {}
     return {'lr_schedule': config_lib.to_dict(self)}
 
-  def check_constant(self, what: str) -> None:
-    """Raises ConfigError if rates decay; `what` is valid for constant rates."""
+  def check_constant(self) -> None:
+    """Raises ConfigError if rates decay: theorems assume constant rates."""
     if self.after_rounds:
       raise errors.ConfigError(
-        f'{what} speaks of constant learning rates, but '
+        'the theorem assumes constant learning rates, but '
         f'config.lr_schedule.after_rounds is {self.after_rounds}; leave '
         'it empty'
       )

@@ -206,13 +206,6 @@ def test_a_liar_keeps_its_own_model_and_the_others_get_the_false_one():
   )
 
 
-def test_nobody_with_examples_is_refused():
-  source = points.clients([np.zeros((0, 2))] * 2)
-  state, _ = toys.initial_states(_build(), source.population)
-  with pytest.raises(errors.ConfigError, match='only 0 of the 2 clients'):
-    next(_build().plan_round(state, source.population, 2, 0))
-
-
 def test_bad_options_are_refused():
   with pytest.raises(
     errors.ConfigError, match='loss_scale must be a finite number > 0'

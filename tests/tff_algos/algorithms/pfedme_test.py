@@ -112,11 +112,16 @@ def test_the_cohort_of_all_is_everybody():
   np.testing.assert_array_equal(thetas, drawn_thetas)
 
 
-def test_if_nobody_is_valid_the_model_stays():
+@pytest.mark.parametrize('tolerance', [0.0, 0.1])
+def test_if_nobody_is_valid_the_model_stays(tolerance):
   source = points.clients(_POINTS)
   for index in (0, 1, 3):
     source.examples(index).x[0, 0] = np.nan
-  model, _, updates, output = _run(source=source, server_mixing=0.5)
+  model, _, updates, output = _run(
+    source=source,
+    server_mixing=0.5,
+    local_training=dataclasses.replace(_HALF_WAY, proximal_tolerance=tolerance),
+  )
   assert output.num_invalid == 3
   assert model.tolist() == [0, 0]
   assert updates == [0, 0, 0, 0]

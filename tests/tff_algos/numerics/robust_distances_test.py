@@ -26,6 +26,13 @@ def test_krum_scores_by_hand():
   np.testing.assert_array_equal(scores, [1, 1, 4, 49])
 
 
+def test_ranks_break_ties_by_position_and_put_the_unranked_last():
+  found = robust_distances.rank(
+    tf.constant([2.0, 0.0, 3.0, 1.0, 2.0], tf.float64), _real(5, 1)
+  )
+  np.testing.assert_array_equal(found, [1, 4, 3, 0, 2])
+
+
 def _krum_oracle(points, num_byzantine):
   """Blanchard et al. 2017, Section 4, row by row."""
   scores = []

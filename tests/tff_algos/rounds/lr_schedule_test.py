@@ -159,9 +159,9 @@ def test_identity_is_empty_without_falls():
   }
 
 
-def test_who_speaks_of_constant_rates_refuses_others():
-  lr_schedule.LrScheduleConfig().check_constant('the theorem')
+def test_theorems_of_constant_rates_refuse_others():
+  lr_schedule.LrScheduleConfig().check_constant()
   with pytest.raises(
-    errors.ConfigError, match=r'^the theorem speaks of .* is \(3,\); leave'
+    errors.ConfigError, match=r'^the theorem assumes .* is \(3,\); leave'
   ):
-    lr_schedule.LrScheduleConfig((3,)).check_constant('the theorem')
+    lr_schedule.LrScheduleConfig((3,)).check_constant()

@@ -150,8 +150,8 @@ def test_a_phase_that_loses_everybody_changes_nothing(tmp_path):
   assert not any(name.startswith('add/') for name in metrics)
 
 
-def _first_round(name, rate, seed=0, **options):
-  """Returns the runs of round 1 of an algorithm on logistic regressions."""
+def _round(name, rate, seed=0, number=1, is_available=None, **options):
+  """Returns the start and the runs of a round on logistic regressions."""
   section = contract.section(name, 'logistic') | options
   algorithm = registry.build_algorithm(
     registry.parse_config(section), toys.logistic()
@@ -167,16 +167,24 @@ def _first_round(name, rate, seed=0, **options):
       source,
       simulation.ClientStates(client_states),
       server_state,
-      round_num=1,
+      round_num=number,
       seed=seed,
       dropout_rate=rate,
+      is_available=is_available,
     )
     return server_state, {run.planned.purpose: run for run in runs}
 
 
+@pytest.mark.parametrize('number', [1, 2])
+@pytest.mark.parametrize('name', ['brain_torrent', 'cmfl'])
+def test_a_round_without_available_clients_has_no_call(name, number):
+  nobody = np.zeros(len(contract.SIZES), bool)
+  assert _round(name, 0.0, number=number, is_available=nobody)[1] == {}
+
+
 def test_the_committee_adopts_without_dropout():
   """With a seed by which both members would drop out of the adoption alone."""
-  start, runs = _first_round('cmfl', 0.5, seed=6)
+  start, runs = _round('cmfl', 0.5, seed=6)
   trained, adopted = runs['train'], runs['adopt']
   members = adopted.call.client_indices
   assert members.tolist() == [3, 4]
@@ -192,14 +200,14 @@ def test_the_committee_adopts_without_dropout():
 
 def test_the_objective_of_ppfl_is_measured_without_dropout():
   measured = [
-    _first_round('ppfl', rate, stationarity_interval=1)[1]['stationarity']
+    _round('ppfl', rate, stationarity_interval=1)[1]['stationarity']
     for rate in (0.0, 0.9)
   ]
   np.testing.assert_equal(*(one.output.server_metrics for one in measured))
 
 
 def test_every_center_of_kmeans_is_trained_at_any_rate():
-  start, runs = _first_round(
+  start, runs = _round(
     'ifca', 0.9, num_clusters=3, initialization={'mode': 'k-means++'}
   )
   final = runs['seed_centers'].server_state

@@ -19,7 +19,7 @@ the maximal number `num_clusters` of models from the start, of which
 `num_active` are in use. The others equal cluster 0's.
 
 Names: epsilon_1, epsilon_2 = splitting.mean_norm_below, largest_norm_above;
-  alpha_ij = `splitting.cosines`; Delta theta_i = - client_update.
+  alpha_ij = `numerics.gram.cosines`; Delta theta_i = - client_update.
 Reductions (tested): one cluster, or no split = FedAvg with all clients.
 Cost per client and round: P down, P up, one local solve. The server needs each
   single update, so CFL is incompatible with secure aggregation.

@@ -19,44 +19,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tff_algos.numerics import quadratics
+
 
 @dataclasses.dataclass(frozen=True)
-class Objectives:
-  """F_k(w) = 1/2 (w - w_k^*)' H_k (w - w_k^*) + F_k^*.
+class Objectives(quadratics.Quadratics):
+  """The objectives F_k of the clients, strongly convex (Assumption 2).
 
   Attributes:
-    hessians: H_k, symmetric and positive definite, `[K, d, d]`.
-    minimizers: w_k^*, `[K, d]`.
     minima: F_k^*, `[K]`.
     weights: p_k, `[K]`, sum 1.
-
-  Raises:
-    ValueError: If an objective is not strongly convex (Assumption 2).
   """
 
-  hessians: np.ndarray
-  minimizers: np.ndarray
   minima: np.ndarray
   weights: np.ndarray
-
-  def __post_init__(self):
-    least = np.linalg.eigvalsh(self.hessians).min(axis=1)
-    if (least <= 0).any():
-      raise ValueError(
-        f'the objective of client {int(least.argmin())} is not strongly convex '
-        f'(Assumption 2): its smallest eigenvalue is {least.min():.3g}; set '
-        'weight_decay > 0'
-      )
-
-  @property
-  def strong_convexity(self) -> float:
-    """Returns mu > 0."""
-    return float(np.linalg.eigvalsh(self.hessians).min())
-
-  @property
-  def smoothness(self) -> float:
-    """Returns L."""
-    return float(np.linalg.eigvalsh(self.hessians).max())
 
   @property
   def minimizer(self) -> np.ndarray:
@@ -78,10 +54,6 @@ class Objectives:
     return self.minima + 0.5 * np.einsum(
       'ki,kij,kj->k', away, self.hessians, away
     )
-
-  def gradients(self, point: np.ndarray) -> np.ndarray:
-    """Returns grad F_k(w), `[K, d]`."""
-    return np.einsum('kij,kj->ki', self.hessians, point - self.minimizers)
 
   def gap(self, point: np.ndarray) -> float:
     """Returns F(w) - sum_k p_k F_k^*, the denominator of phi."""
@@ -136,23 +108,15 @@ def of_ridge_regressions(
     examples: (x `[n, d]`, y `[n]`) of each client, n >= 1.
     loss_scale: > 0.
     weight_decay: >= 0.
+
+  Raises:
+    ValueError: As `Quadratics`.
   """
-  hessians, minimizers, minima = [], [], []
-  for x, y in examples:
-    x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
-    scale = 2 * loss_scale / len(y)
-    hessian = scale * x.T @ x + weight_decay * np.eye(x.shape[1])
-    best = np.linalg.lstsq(hessian, scale * x.T @ y, rcond=None)[0]
-    hessians.append(hessian)
-    minimizers.append(best)
-    residual = loss_scale * np.mean((x @ best - y) ** 2)
-    minima.append(residual + 0.5 * weight_decay * best @ best)
+  terms = quadratics.least_squares(examples, loss_scale, weight_decay)
+  best = terms.minimizers
   sizes = np.array([len(y) for _, y in examples], np.float64)
   return Objectives(
-    np.array(hessians),
-    np.array(minimizers),
-    np.array(minima),
-    sizes / sizes.sum(),
+    terms.matrices, best, terms.values(best), sizes / sizes.sum()
   )
 
 

@@ -370,6 +370,8 @@ def _build_plan(model, config, run_seed):
       config.committee,
       config.rate(round_num),
     )
+    if not len(cast.active):
+      return
     members, num_training = cast.members, len(cast.training)
     sent_up = num_training * len(members) * (num_parameters + 1)
     distances = len(members) * (len(members) - 1) * num_training

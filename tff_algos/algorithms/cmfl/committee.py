@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tff_algos.core import checks, errors
 from tff_algos.core.structures import Structure
-from tff_algos.numerics import gram, index_random, trees
+from tff_algos.numerics import gram, index_random, robust_distances, trees
 
 DISTANCES = ('squared', 'sum_over_weights')
 SELECTIONS = ('most_similar', 'least_similar', 'random', 'all')
@@ -211,25 +211,6 @@ def _mean_pair_distances(leaf, counts, shares):
   return tf.linalg.matvec(distances, shares)
 
 
-def rank(values: tf.Tensor, is_ranked: tf.Tensor) -> tf.Tensor:
-  """Returns each client's rank by ascending value, ties by position.
-
-  Args:
-    values: float64 `[clients]`.
-    is_ranked: bool `[clients]`; the others follow all ranked clients.
-
-  Returns:
-    int32 `[clients]`, a permutation of 0 to clients - 1.
-  """
-  values = tf.where(is_ranked, values, tf.constant(math.inf, tf.float64))
-  # A value may itself be infinite; unranked clients are still last.
-  order = tf.argsort(values, stable=True)
-  behind = tf.argsort(
-    tf.cast(~tf.gather(is_ranked, order), tf.int32), stable=True
-  )
-  return tf.argsort(tf.gather(order, behind))
-
-
 def select(
   distances: tf.Tensor,
   is_training: tf.Tensor,
@@ -255,9 +236,10 @@ def select(
   if config.selection == 'random':
     bits = index_random.random_bits(seed, client_index)
     return is_training & (
-      rank(tf.cast(bits, tf.float64), is_training) < num_selected
+      robust_distances.rank(tf.cast(bits, tf.float64), is_training)
+      < num_selected
     )
-  ranks = rank(distances, is_training)
+  ranks = robust_distances.rank(distances, is_training)
   if config.selection == 'most_similar':
     return is_training & (ranks < num_selected)
   return is_training & (ranks >= num_training - num_selected)
@@ -282,7 +264,7 @@ def elect(
   committee_size = tf.minimum(committee_size, num_training)
   slack = tf.cast(num_training - committee_size, tf.float64)
   first = tf.cast(tf.floor(slack * config.election_center), tf.int32)
-  ranks = rank(distances, is_training)
+  ranks = robust_distances.rank(distances, is_training)
   return is_training & (ranks >= first) & (ranks < first + committee_size)
 
 

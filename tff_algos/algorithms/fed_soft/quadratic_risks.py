@@ -12,46 +12,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
-# Eigenvalues below this share of the largest count as zero.
-_RANK_TOLERANCE = 1e-10
+from tff_algos.numerics import quadratics
 
 
 @dataclasses.dataclass(frozen=True)
-class QuadraticRisks:
-  """F_s(w) = 1/2 (w - c_s^*)' H_s (w - c_s^*) + a constant.
+class QuadraticRisks(quadratics.Quadratics):
+  """The risks F_s of the sources, strongly convex (Assumption 3).
 
-  Attributes:
-    hessians: H, symmetric and positive definite, `[S, d, d]`.
-    minimizers: c^*, `[S, d]`.
+  Their minimizers are c_s^*, mu_F and L_F their constants.
 
   Raises:
-    ValueError: If there are fewer than two sources, or one is not strongly
-      convex (Assumption 3).
+    ValueError: If there are fewer than two sources, or as `Quadratics`.
   """
 
-  hessians: np.ndarray
-  minimizers: np.ndarray
+  of = 'source'
 
   def __post_init__(self):
     if len(self.hessians) < 2:
       raise ValueError('the theorems compare sources: at least 2 are needed')
-    for s, values in enumerate(np.linalg.eigvalsh(self.hessians)):
-      if values[0] <= _RANK_TOLERANCE * values[-1]:
-        raise ValueError(
-          f'the risk of source {s} is not strongly convex (Assumption 3): the '
-          f'eigenvalues of its Hessian go from {values[0]:.3g} to '
-          f'{values[-1]:.3g}; its examples must span all features'
-        )
-
-  @property
-  def strong_convexity(self) -> float:
-    """Returns mu_F > 0."""
-    return float(np.linalg.eigvalsh(self.hessians).min())
-
-  @property
-  def smoothness(self) -> float:
-    """Returns L_F."""
-    return float(np.linalg.eigvalsh(self.hessians).max())
+    super().__post_init__()
 
   @property
   def gaps(self) -> tuple[float, float]:
@@ -60,33 +39,6 @@ class QuadraticRisks:
     between = np.diff(self.minimizers[np.stack(pairs, 1)], axis=1)
     lengths = np.linalg.norm(between, axis=-1)
     return float(lengths.min()), float(lengths.max())
-
-  def gradients(self, points: np.ndarray) -> np.ndarray:
-    """Returns grad F_s(points[..., s, :]), `[..., S, d]`."""
-    return np.einsum(
-      'sij,...sj->...si', self.hessians, points - self.minimizers
-    )
-
-
-def of_least_squares(
-  examples: Sequence[tuple[np.ndarray, np.ndarray]], loss_scale: float
-) -> QuadraticRisks:
-  """Returns the risks loss_scale * mean (x w - y)^2.
-
-  Args:
-    examples: (x `[n, d]`, y `[n]`) of each source; with an intercept, x has a
-      column of ones.
-    loss_scale: Factor on the squared error, > 0.
-
-  Raises:
-    ValueError: As `QuadraticRisks`.
-  """
-  hessians, minimizers = [], []
-  for x, y in examples:
-    x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
-    hessians.append(2 * loss_scale * x.T @ x / max(len(y), 1))
-    minimizers.append(np.linalg.lstsq(x, y, rcond=None)[0])
-  return QuadraticRisks(np.stack(hessians), np.stack(minimizers))
 
 
 def misassignment(

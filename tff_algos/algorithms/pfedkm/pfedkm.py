@@ -106,6 +106,16 @@ class PFedKMConfig:
         stacklevel=3,
       )
 
+  @property
+  def takes_one_mean(self) -> bool:
+    """Returns whether a mean of all uploads is enough: nothing to cluster."""
+    return self.num_clusters == 1 and self.aggregation.is_plain
+
+  @property
+  def uploads_both(self) -> bool:
+    """Returns whether clients upload theta, too."""
+    return self.cluster_on == 'personalized_model' and not self.takes_one_mean
+
 
 class ServerState(NamedTuple):
   """Server state between rounds.
@@ -195,7 +205,6 @@ def build_pfedkm(
 def _build_training(model, config):
   """Returns the phase; its client input is the client's cluster's model."""
   objective = objectives.mean_loss(model, config.loss_scale)
-  uploads_both = config.cluster_on == 'personalized_model'
 
   def train(message, received, client_state, data, seed):
     del message
@@ -206,15 +215,14 @@ def _build_training(model, config):
       local_weights=models.local_weights,
       client_weight=client_sampling.client_weight(data, config.weighting),
     )
-    if uploads_both:
+    if config.uploads_both:
       result['personalized_weights'] = models.personalized_weights
     return algorithm.ClientOutput(result, client_state, metrics)
 
-  models = ['local_weights'] + ['personalized_weights'] * uploads_both
+  models = ['local_weights'] + ['personalized_weights'] * config.uploads_both
   aggregators = dict.fromkeys([*models, 'client_weight'], aggregation.Collect())
   server_update = _build_regrouping(model, config)
-  if config.num_clusters == 1 and config.aggregation.is_plain:
-    # With one cluster there is no clustering: the mean of uploads is enough.
+  if config.takes_one_mean:
     aggregators = {'local_weights': aggregation.WeightedMean('client_weight')}
     server_update = _build_one_mean(config)
   return algorithm.Phase(
@@ -312,8 +320,7 @@ def _num_empty(sizes):
 
 def _build_plan(model, config):
   num_parameters = trees.num_entries(model.weights_spec())
-  uploads_both = config.cluster_on == 'personalized_model'
-  uploaded = num_parameters * (1 + uploads_both)
+  uploaded = num_parameters * (1 + config.uploads_both)
   uploaded += config.weighting == 'examples'
 
   def plan_round(server_state, population, round_num, seed):

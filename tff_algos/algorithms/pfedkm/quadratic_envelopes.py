@@ -11,26 +11,24 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tff_algos.numerics import quadratics
+
 
 class QuadraticEnvelopes(NamedTuple):
   """The envelopes of N clients.
 
   Attributes:
-    matrices: A_i, symmetric, eigenvalues >= 0, `[N, d, d]`.
-    vectors: b_i, `[N, d]`.
-    constants: f_i(0), `[N]`.
+    risks: f_i, with A_i, b_i and f_i(0).
     proximal_weight: lambda, > 0.
   """
 
-  matrices: np.ndarray
-  vectors: np.ndarray
-  constants: np.ndarray
+  risks: quadratics.LeastSquares
   proximal_weight: float
 
   @property
   def smoothness(self) -> float:
     """Returns L_F, the largest eigenvalue of all A_i lambda/(A_i + lambda)."""
-    largest = np.linalg.eigvalsh(self.matrices)[:, -1].max()
+    largest = np.linalg.eigvalsh(self.risks.matrices)[:, -1].max()
     pull = self.proximal_weight
     return float(largest * pull / (largest + pull))
 
@@ -41,11 +39,9 @@ class QuadraticEnvelopes(NamedTuple):
       models: What it is pulled to, `[N, d]`.
     """
     pull = self.proximal_weight
-    identity = np.eye(models.shape[1])
-    tilted = self.vectors + pull * models
-    return np.linalg.solve(self.matrices + pull * identity, tilted[..., None])[
-      ..., 0
-    ]
+    matrices = self.risks.matrices + pull * np.eye(models.shape[1])
+    tilted = self.risks.vectors + pull * models
+    return np.linalg.solve(matrices, tilted[..., None])[..., 0]
 
   def gradients(self, models: np.ndarray) -> np.ndarray:
     """Returns grad F_i at each client's row of `models`, `[N, d]`."""
@@ -54,33 +50,5 @@ class QuadraticEnvelopes(NamedTuple):
   def values(self, models: np.ndarray) -> np.ndarray:
     """Returns F_i at each client's row of `models`, `[N]`."""
     theta = self.minimizers(models)
-    curved = np.einsum('ni,nij,nj->n', theta, self.matrices, theta) / 2
-    tilted = np.einsum('ni,ni->n', self.vectors, theta)
     far = np.sum((theta - models) ** 2, axis=1)
-    return curved - tilted + self.constants + self.proximal_weight / 2 * far
-
-
-def of_least_squares(
-  examples: list[tuple[np.ndarray, np.ndarray]],
-  proximal_weight: float,
-  loss_scale: float = 1.0,
-  weight_decay: float = 0.0,
-) -> QuadraticEnvelopes:
-  """Returns the envelopes of loss_scale mean (y - <x, w>)^2.
-
-  Args:
-    examples: (x `[n, d]`, y `[n]`) of each client, n >= 1.
-    proximal_weight: lambda, > 0.
-    loss_scale: > 0.
-    weight_decay: Of theta, >= 0: adds weight_decay / 2 |theta|^2.
-  """
-  matrices, vectors, constants = [], [], []
-  for x, y in examples:
-    x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
-    share = 2 * loss_scale / len(y)
-    matrices.append(share * x.T @ x + weight_decay * np.eye(x.shape[1]))
-    vectors.append(share * x.T @ y)
-    constants.append(share / 2 * y @ y)
-  return QuadraticEnvelopes(
-    np.stack(matrices), np.stack(vectors), np.array(constants), proximal_weight
-  )
+    return self.risks.values(theta) + self.proximal_weight / 2 * far

@@ -32,8 +32,6 @@ class KMeansConfig:
     max_iterations: Maximal iterations of each run, >= 1.
     weight_names: Weights of the model that are clustered, see
       `weight_groups.weight_names`; none for all, as in the paper.
-    projection_size: If > 0, number of dimensions of a random projection of the
-      uploads before clustering. The paper does not project.
     seed_per_round: Whether every round has another seed. By default all rounds
       use the same seed, on which the paper (appendix) bases its claim that the
       partition converges.
@@ -43,14 +41,12 @@ class KMeansConfig:
   num_restarts: int = 10
   max_iterations: int = k_means.MAX_ITERATIONS
   weight_names: tuple[str, ...] = ()
-  projection_size: int = 0
   seed_per_round: bool = False
 
   def __post_init__(self):
     checks.check_one_of('initialization', self.initialization, INITIALIZATIONS)
     checks.check_int('num_restarts', self.num_restarts, minimum=1)
     checks.check_int('max_iterations', self.max_iterations, minimum=1)
-    checks.check_int('projection_size', self.projection_size, minimum=0)
 
 
 class Clusters(NamedTuple):
@@ -99,7 +95,7 @@ def cluster_uploads(
     for stack in (uploads.values, cluster_models)
   ]
   if config.initialization == 'k-means++':
-    gram = _gram(stacks[:1], counts, seed, config)
+    gram = gram_lib.centered_gram(stacks[:1], counts)
     found = k_means.k_means(
       gram,
       is_real,
@@ -110,7 +106,7 @@ def cluster_uploads(
     )
   else:
     counts = tf.concat([counts, tf.zeros([num_clusters], tf.float64)], 0)
-    whole = _gram(stacks, counts, seed, config)
+    whole = gram_lib.centered_gram(stacks, counts)
     cohort_size = tf.shape(is_real)[0]
     distances = gram_lib.squared_distances(
       whole, tf.eye(tf.shape(counts)[0], dtype=tf.float64)[cohort_size:]
@@ -127,10 +123,6 @@ def cluster_uploads(
   is_fresh = is_real & (tf.reduce_max(norms) > 0)
   assignment = tf.where(is_fresh, found.assignment, before)
   return Clusters(assignment, found, gram)
-
-
-def _gram(stacks, counts, seed, config):
-  return gram_lib.centered_gram(stacks, counts, config.projection_size, seed)
 
 
 def name_clusters(

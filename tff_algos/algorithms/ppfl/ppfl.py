@@ -25,9 +25,10 @@ Names: theta = model_weights, of which theta_com = shared and theta_k =
 Reductions (tested): one cluster = FedAvg, up to rounding; lambda = 0 = partial
   personalization of c_i; equal canonical models stay equal.
 Cost per client, P = |theta|: `joint` P + K down and up; random_block P or K
-  each way; `shared_first` P + K each way. With lambda = 0 memberships stay at
-  the clients, which saves the K floats, except in random_block, whose server
-  updates the memberships.
+  each way; `shared_first` P + K each way. In the last two, a client of a
+  sampled cohort is sent theta once more before its membership step: P more
+  down. With lambda = 0 memberships stay at the clients, which saves the K
+  floats, except in random_block, whose server updates the memberships.
 
 Alternating keeps c_i in the client's state; the server's table C holds the last
 uploads, so the Laplacian of a partial cohort uses stale memberships. A client

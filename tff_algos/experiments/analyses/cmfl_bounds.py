@@ -40,7 +40,10 @@ def read_objectives(
   try:
     return bounds.of_ridge_regressions(examples, options.loss_scale, decay)
   except ValueError as error:
-    raise errors.DataError(f'the theorem does not hold: {error}') from None
+    raise errors.DataError(
+      f'the theorem does not hold: {error}, or set '
+      'config.algorithm.local_training.weight_decay > 0'
+    ) from None
 
 
 def repeat(
@@ -148,7 +151,7 @@ def check(
 ) -> None:
   """Raises ConfigError if learning rates decay or clients drop out."""
   del options
-  config.lr_schedule.check_constant('the theorem')
+  config.lr_schedule.check_constant()
   refusals.check_no_dropout(
     config, 'the theorem assumes that all clients of a round upload'
   )

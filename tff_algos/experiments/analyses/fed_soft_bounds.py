@@ -30,6 +30,7 @@ from tff_algos.data import schema
 from tff_algos.evaluation import recovery
 from tff_algos.experiments import session
 from tff_algos.experiments.analyses import theorems
+from tff_algos.numerics import quadratics
 
 
 class Problem(NamedTuple):
@@ -108,8 +109,9 @@ def read_problem(
     theorems.rows_of(dataset.held_out(source), use_bias)
     for source in range(num_sources)
   ]
+  terms = quadratics.least_squares(examples, options.loss_scale)
   try:
-    risks = quadratic_risks.of_least_squares(examples, options.loss_scale)
+    risks = quadratic_risks.QuadraticRisks(terms.matrices, terms.minimizers)
   except ValueError as error:
     raise errors.DataError(
       f'held-out examples of {dataset.path}: {error}'

@@ -18,6 +18,7 @@ from tff_algos.algorithms.pfedkm import bounds, pfedkm, quadratic_envelopes
 from tff_algos.core import errors
 from tff_algos.experiments import experiment, session
 from tff_algos.experiments.analyses import refusals, theorems
+from tff_algos.numerics import quadratics
 from tff_algos.runtimes import registry as runtimes
 
 
@@ -31,12 +32,13 @@ def read_envelopes(
     options: Of its algorithm.
     use_bias: Whether its model has an intercept.
   """
-  return quadratic_envelopes.of_least_squares(
+  training = options.local_training
+  risks = quadratics.least_squares(
     theorems.training_rows(opened, use_bias),
-    options.local_training.proximal_weight,
     options.loss_scale,
-    options.local_training.weight_decay,
+    training.weight_decay,
   )
+  return quadratic_envelopes.QuadraticEnvelopes(risks, training.proximal_weight)
 
 
 def repeat(
@@ -113,7 +115,7 @@ def check(
     ConfigError: If learning rates decay, clients are sampled or means are
       weighted.
   """
-  config.lr_schedule.check_constant('the theorem')
+  config.lr_schedule.check_constant()
   refusals.check_no_dropout(config, 'the theorem assumes full participation')
   if options.cohort_size or options.weighting != 'uniform':
     raise errors.ConfigError(

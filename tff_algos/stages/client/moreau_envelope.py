@@ -290,8 +290,8 @@ def _build_solver(gradient_on, config):
       stepped = trees.subtract(trees.scale(offset, kept), gradient)
       if config.proximal_tolerance:
         change = trees.squared_norm(trees.subtract(stepped, offset))
-        is_open = change > rate**2 * config.proximal_tolerance
-        stepped = trees.select(is_open, stepped, offset)
+        is_solved = change <= rate**2 * config.proximal_tolerance
+        stepped = trees.select(is_solved, offset, stepped)
       batch_loss = statistics.masked_mean(losses, batch.mask)
       return i + 1, stepped, trees.add(loss, batch_loss)
 

@@ -228,6 +228,11 @@ def _build_training(num_clusters, objective, training):
       tf.TensorSpec([], tf.int32), tf.TensorSpec([num_clusters], tf.float32)
     ),
     uses_client_state=False,
+    uploads={
+      'local_weights': lambda models, client_input, result: trees.take(
+        models, client_input.start_id
+      )
+    },
   )
 
 

@@ -2,8 +2,8 @@
 
 Reddi et al., "Adaptive Federated Optimization" (2021), arXiv:2003.00295,
 Algorithm 1. The pseudo-gradient is the global model less the mean of the
-clients' models. SGD with learning rate 1 and no momentum replaces the global
-model by the mean, which is FedAvg.
+clients' models. SGD with learning rate 1 and no momentum steps to the mean, up
+to rounding, which is FedAvg.
 """
 
 import tensorflow as tf

@@ -103,10 +103,12 @@ def test_regressions_have_the_gradients_of_their_losses():
     np.testing.assert_allclose(found.values(w)[k], value)
 
 
-def test_a_flat_objective_is_refused():
-  x = np.array([[1.0, 0.0]])
+@pytest.mark.parametrize('seed', range(5))
+def test_fewer_examples_than_features_are_refused(seed):
+  """Rounding makes the smallest eigenvalue of some positive."""
+  x = np.random.default_rng(seed).normal(size=(6, 8))
   with pytest.raises(ValueError, match='client 0 is not strongly convex'):
-    bounds.of_ridge_regressions([(x, np.ones(1))], 0.5, 0.0)
+    bounds.of_ridge_regressions([(x, np.ones(6))], 0.5, 0.0)
 
 
 def test_the_bound_by_hand():

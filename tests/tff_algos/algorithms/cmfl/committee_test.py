@@ -125,14 +125,6 @@ def test_a_committee_of_nobody_tells_nobody_apart(distance):
   np.testing.assert_array_equal(found, [0, 0])
 
 
-def test_ranks_break_ties_by_position_and_put_the_unranked_last():
-  found = committee.rank(
-    tf.constant([2.0, np.inf, 1.0, 2.0, 0.0], tf.float64),
-    tf.constant([True, True, True, True, False]),
-  )
-  np.testing.assert_array_equal(found, [1, 3, 0, 2, 4])
-
-
 def _select(distances, num_selected, is_training=None, seed=0, **options):
   distances = np.asarray(distances, np.float64)
   if is_training is None:
@@ -147,12 +139,6 @@ def _select(distances, num_selected, is_training=None, seed=0, **options):
       tf.range(len(distances)),
     )
   ).tolist()
-
-
-def test_an_infinite_distance_ranks_before_who_is_not_ranked():
-  values = tf.constant([1.0, np.inf, 5.0], tf.float64)
-  ranks = committee.rank(values, tf.constant([False, True, True]))
-  assert ranks.numpy().tolist() == [2, 1, 0]
 
 
 def test_both_strategies_of_selection():

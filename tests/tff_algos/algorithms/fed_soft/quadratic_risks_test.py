@@ -12,27 +12,6 @@ def _same(hessian, minimizers):
   )
 
 
-def test_risks_of_least_squares_are_those_of_the_examples():
-  generator = np.random.default_rng(0)
-  examples = [
-    (generator.normal(size=(9, 3)), generator.normal(size=9)) for _ in range(2)
-  ]
-  risks = quadratic_risks.of_least_squares(examples, 0.7)
-  points, step = generator.normal(size=(2, 3)), 1e-6
-  for s, (x, y) in enumerate(examples):
-    assert risks.hessians[s].shape == (3, 3)
-    for j, shift in enumerate(step * np.eye(3)):
-      above, below = (
-        0.7 * np.mean((x @ (points[s] + sign * shift) - y) ** 2)
-        for sign in (1, -1)
-      )
-      slope = (above - below) / (2 * step)
-      assert abs(risks.gradients(points)[s, j] - slope) < 1e-6
-  eigenvalues = np.concatenate([np.linalg.eigvals(h) for h in risks.hessians])
-  assert abs(risks.strong_convexity - eigenvalues.min()) < 1e-12
-  assert abs(risks.smoothness - eigenvalues.max()) < 1e-12
-
-
 def test_gaps_are_the_least_and_the_largest_distance():
   points = np.array([[0.0, 0], [3, 4], [0, 2]])
   assert _same(np.eye(2), points).gaps == (2.0, 5.0)
@@ -41,12 +20,8 @@ def test_gaps_are_the_least_and_the_largest_distance():
 def test_what_the_theorems_do_not_speak_of_is_refused():
   with pytest.raises(ValueError, match='at least 2 are needed'):
     _same(np.eye(2), _POINTS[:1])
-  flat = [(np.ones((5, 2)), np.arange(5.0)), (np.eye(2), np.ones(2))]
   with pytest.raises(ValueError, match='source 0 is not strongly convex'):
-    quadratic_risks.of_least_squares(flat, 1.0)
-  nothing = [(np.eye(2), np.ones(2)), (np.empty((0, 2)), np.empty(0))]
-  with pytest.raises(ValueError, match='source 1 is not strongly convex'):
-    quadratic_risks.of_least_squares(nothing, 1.0)
+    _same(np.ones([2, 2]), _POINTS)
 
 
 def test_misassignment_is_the_largest_share_that_another_center_takes():

@@ -275,6 +275,10 @@ def test_clients_receive_their_own_clusters_model_and_no_other():
       {'cluster_on': 'personalized_model'},
       ['local_weights', 'client_weight', 'personalized_weights'],
     ),
+    (
+      {'num_clusters': 1, 'cluster_on': 'personalized_model'},
+      ['local_weights', 'client_weight'],
+    ),
   ],
 )
 def test_no_theta_and_no_example_leaves_a_client_unasked(options, fields):
@@ -292,6 +296,7 @@ def test_no_theta_and_no_example_leaves_a_client_unasked(options, fields):
     ({'weighting': 'examples'}, 3),
     ({'cluster_on': 'personalized_model'}, 4),
     ({'num_clusters': 1}, 2),
+    ({'num_clusters': 1, 'cluster_on': 'personalized_model'}, 2),
   ],
 )
 def test_cost_is_a_model_down_and_a_model_up(options, uploaded):

@@ -5,6 +5,7 @@ import pytest
 from scipy import optimize
 
 from tff_algos.algorithms.pfedkm import quadratic_envelopes
+from tff_algos.numerics import quadratics
 
 _RANDOM = np.random.default_rng(0)
 # The second client has fewer examples than weights: a singular matrix.
@@ -16,7 +17,9 @@ _PULL, _SCALE = 4.0, 0.7
 
 
 def _build(decay):
-  return quadratic_envelopes.of_least_squares(_EXAMPLES, _PULL, _SCALE, decay)
+  return quadratic_envelopes.QuadraticEnvelopes(
+    quadratics.least_squares(_EXAMPLES, _SCALE, decay), _PULL
+  )
 
 
 def _objective(client, decay):

@@ -82,18 +82,6 @@ def test_named_weights_alone_are_compared():
   assert _parts(kernels.assignment) == {(0, 2), (1, 3)}
 
 
-@pytest.mark.parametrize('initialization', regrouping.INITIALIZATIONS)
-def test_projection_finds_clusters_that_lie_far_apart(initialization):
-  """In the one dimension that the difference has, a projection is a factor."""
-  clusters = _cluster(
-    _uploads(_LINE),
-    [0.0, 12],
-    initialization=initialization,
-    projection_size=3,
-  )
-  assert _parts(clusters.assignment) == {(0, 1), (2, 3, 4)}
-
-
 def test_who_sent_nothing_valid_keeps_its_cluster():
   clusters = _cluster(
     _uploads([0, 1, 500, 11, 12], is_valid=[True, True, False, True, True]),
@@ -191,7 +179,6 @@ def test_invalid_clients_have_no_say_in_names():
     ),
     ({'num_restarts': 0}, 'num_restarts must be an integer >= 1, got 0'),
     ({'max_iterations': 0}, 'max_iterations must be an integer >= 1, got 0'),
-    ({'projection_size': -1}, 'projection_size must be an integer >= 0'),
   ],
 )
 def test_options_out_of_range_are_refused(options, text):

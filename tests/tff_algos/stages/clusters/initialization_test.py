@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import points, toys, unigrams
+from tff_algos.adversaries import attacks
 from tff_algos.algorithms import ifca
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors, seeds
@@ -247,6 +248,23 @@ def test_warm_start_trains_from_one_model():
   mean = (sizes[:, np.newaxis] * _MEANS).sum(axis=0) / sizes.sum()
   np.testing.assert_allclose(
     state.cluster_models['point'][0], start / 4 + 3 * mean / 4, rtol=1e-5
+  )
+
+
+def test_attackers_falsify_the_warm_start():
+  """An attacker sends the initial model in place of the mean of its points."""
+  is_attacker = np.arange(6) == 2
+  algorithm = attacks.attack(
+    _build('warm_start', num_rounds=2),
+    attacks.AttackConfig('zero', client_ids=('c2',)),
+    is_attacker,
+  )
+  first, state, _ = _run(algorithm)
+  start = first.cluster_models['point'][0]
+  sent = np.where(is_attacker[:, np.newaxis], start, _MEANS)
+  expected = np.average(sent, axis=0, weights=[len(one) for one in _POINTS])
+  np.testing.assert_allclose(
+    state.cluster_models['point'], [expected] * 3, rtol=1e-5
   )
 
 
