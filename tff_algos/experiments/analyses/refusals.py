@@ -39,9 +39,7 @@ def check_no_dropout(config: experiment.ExperimentConfig, needs: str) -> None:
     )
 
 
-def check_not_attacked(
-  config: experiment.ExperimentConfig, needs: str
-) -> None:
+def check_not_attacked(config: experiment.ExperimentConfig, needs: str) -> None:
   """Raises ConfigError if clients are Byzantine.
 
   Args:
