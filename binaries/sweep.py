@@ -168,16 +168,8 @@ def _main() -> None:
       overrides,
     )
     options = read_options()
-    if flags.FLAGS.search and (options.prefixes or flags.FLAGS.clock):
-      raise errors.ConfigError(
-        '--metrics and --clock are of the tables and pictures of a grid, and '
-        '--search shows its trials. Leave them out'
-      )
-    if flags.FLAGS.search and options.question is not None:
-      raise errors.ConfigError(
-        '--choose selects a value of an axis, and --search has no axes: it '
-        'says itself which trial is the best. Leave --choose out'
-      )
+    if flags.FLAGS.search:
+      comparison.check_search(options)
     search = read_search(
       next(iter(files.values())),
       [*axes.value, *also.value],

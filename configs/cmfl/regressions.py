@@ -13,7 +13,7 @@ objective strongly convex. One full-batch step per round is tau = 1 without nois
 
 The variants are those of configs/committees.py with 20 of 40 clients active: a
 committee of 8 and 12 training clients, of which 8 are averaged (`literal`: 5).
-`smoke` has 8 clients and 3 rounds.
+`smoke` has 8 clients and 3 rounds. The theorem does not cover `attacked`.
 """
 
 import ml_collections

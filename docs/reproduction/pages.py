@@ -73,7 +73,7 @@ def expand(arguments: Collection[str]) -> grid.Grid:
 def stale_cells(stored: results.Experiment) -> set[str]:
   """Returns the cells whose configs have changed since their runs.
 
-  An option that was added since, at its default, is no change.
+  An option that was added since, at its default, is no change; nor are seeds.
   """
   result = results.read(stored)
   if result is None:
@@ -83,22 +83,32 @@ def stale_cells(stored: results.Experiment) -> set[str]:
     runs = expand(arguments)
     for run, config in zip(runs.plan.runs, runs.configs, strict=True):
       label = sweep_lib.plan.label(runs.plan.axes, run.values)
-      today.setdefault(label, experiment.effective(config_lib.to_dict(config)))
+      if label not in today:
+        today[label] = _seedless(stored, config_lib.to_dict(config))
   return {
     label
     for label, cell in result['cells'].items()
-    if _resolved_today(cell['config']) != today.get(label)
+    if _seedless(stored, cell['config']) != today.get(label)
   }
 
 
-def _resolved_today(config: Mapping[str, Any]) -> dict[str, Any] | None:
-  """Returns a stored config with options added since; None if it is invalid."""
+def _seedless(
+  stored: results.Experiment, config: Mapping[str, Any]
+) -> dict[str, Any]:
+  """Returns a run's config without its seeds, and with options added since.
+
+  Without these if it is invalid.
+  """
   try:
-    return experiment.effective(
+    values = experiment.effective(
       config_lib.to_dict(experiment.parse_plain(config))
     )
   except errors.ConfigError:
-    return None
+    values = copy.deepcopy(dict(config))
+  del values['seed']
+  if '--fixed_dataset' not in stored.sweep:
+    del values['dataset']['seed']
+  return values
 
 
 def describe(
@@ -222,10 +232,7 @@ def _in_common(
   stored: results.Experiment, cell: Mapping[str, Any]
 ) -> tuple[Any, ...]:
   """Returns what the runs of a cell have in common."""
-  config = _resolved_today(cell['config']) or copy.deepcopy(cell['config'])
-  del config['seed']
-  if '--fixed_dataset' not in stored.sweep:
-    del config['dataset']['seed']
+  config = _seedless(stored, cell['config'])
   return config, cell['rounds'], set(cell['runs'][0]['metrics'])
 
 

@@ -106,6 +106,10 @@ def _changed(tmp_path, monkeypatch):
   return store
 
 
+def _seed_1(config):
+  config['seed'] = config['dataset']['seed'] = 1
+
+
 @pytest.mark.parametrize(
   ('change', 'is_stale'),
   [
@@ -116,6 +120,8 @@ def _changed(tmp_path, monkeypatch):
     # Options that were added since: at their default, and with another value.
     (lambda config: config['training'].pop('restarts'), False),
     (lambda config: config['algorithm'].pop('cohort_size'), True),
+    # Seeds, such as of a cell without seed 0.
+    (_seed_1, False),
     # Who computes it, and where it is shown.
     (lambda config: config['runtime'].update(name='debug'), False),
     (lambda config: config.pop('tracking'), False),

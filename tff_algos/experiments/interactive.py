@@ -28,7 +28,7 @@ from tff_algos.experiments.tracking import runs as tracking
 from tff_algos.reports.plotting import gallery
 from tff_algos.reports.run import page, summary
 from tff_algos.reports.run import run as run_lib
-from tff_algos.training import checkpoint
+from tff_algos.training import checkpoint, continuation
 
 _RUNS = 'runs'
 
@@ -255,13 +255,16 @@ class Experiment(rich_repr.Described):
     """Returns the config's name, and what is run where."""
     config = self.config
     source = config.dataset.source
-    rounds = f'{self.num_trained_rounds} of {config.training.num_rounds}'
+    parent = continuation.read_parent(self.workdir)
+    first = parent.round_num if parent else 0
+    # A start that was interrupted has a parent and no checkpoint.
+    num_own_rounds = max(self.num_trained_rounds - first, 0)
     return f'Experiment {config.name!r}', {
       'algorithm': config.algorithm.name,
       'model': config.model.name,
       'dataset': source.name,
       'runtime': config.runtime.name,
-      'trained rounds': rounds,
+      'trained rounds': f'{num_own_rounds} of {config.training.num_rounds}',
       'workdir': self.workdir,
     }
 

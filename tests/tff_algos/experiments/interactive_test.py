@@ -10,9 +10,10 @@ import numpy as np
 import pandas
 import pytest
 
-from tff_algos.core import errors
+from tff_algos.core import errors, sealed_json
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.experiments import evaluating, interactive, training
+from tff_algos.training import checkpoint, continuation
 
 _DEBUG = {'name': 'debug'}
 
@@ -95,6 +96,15 @@ def test_description_says_what_is_trained(trained):
   ) as data:
     assert f'participating clients: {len(data.client_ids)}' in repr(data)
     assert 'labels: numbers' in repr(data)
+
+
+def test_rounds_of_the_parent_are_not_counted(tmp_path):
+  experiment = _regressions(tmp_path)
+  parent = continuation.Parent('../first', 24, 'v')
+  sealed_json.write(tmp_path / checkpoint.PARENT_FILE, parent._asdict())
+  assert 'trained rounds: 0 of 2' in repr(experiment)
+  (tmp_path / checkpoint.FOLDER / 'round_000026').mkdir(parents=True)
+  assert 'trained rounds: 2 of 2' in repr(experiment)
 
 
 @pytest.fixture(scope='module')

@@ -149,11 +149,14 @@ def _check(options, num_examples) -> None:
 def check(
   config: experiment.ExperimentConfig, options: cmfl.CmflConfig
 ) -> None:
-  """Raises ConfigError if learning rates decay or clients drop out."""
+  """Raises ConfigError if rates decay, or clients drop out or are Byzantine."""
   del options
   config.lr_schedule.check_constant()
   refusals.check_no_dropout(
     config, 'the theorem assumes that all clients of a round upload'
+  )
+  refusals.check_not_attacked(
+    config, 'the theorem assumes uploads that are gradients (Assumption 3)'
   )
 
 

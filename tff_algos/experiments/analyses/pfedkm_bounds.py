@@ -112,16 +112,22 @@ def check(
   """Checks that the theorem applies to an experiment.
 
   Raises:
-    ConfigError: If learning rates decay, clients are sampled or means are
-      weighted.
+    ConfigError: If learning rates decay, clients are sampled or Byzantine, or
+      means are weighted or robust.
   """
   config.lr_schedule.check_constant()
   refusals.check_no_dropout(config, 'the theorem assumes full participation')
-  if options.cohort_size or options.weighting != 'uniform':
+  refusals.check_not_attacked(config, 'the theorem assumes honest local models')
+  aggregation = options.aggregation
+  is_mean = options.weighting == 'uniform' and aggregation.is_plain
+  if options.cohort_size or not is_mean:
     raise errors.ConfigError(
       'the theorem assumes full participation and unweighted means; '
-      f'config.algorithm.cohort_size is {options.cohort_size} and weighting '
-      f'{options.weighting!r}: set them to 0 and to uniform'
+      f'config.algorithm.cohort_size is {options.cohort_size}, weighting '
+      f'{options.weighting!r}, aggregation.rule {aggregation.rule!r} and '
+      'aggregation.mixes_nearest_neighbors '
+      f'{aggregation.mixes_nearest_neighbors}: set them to 0, uniform, mean '
+      'and False'
     )
 
 

@@ -1,5 +1,6 @@
 """Runs that analyses do not measure, and the errors that say so."""
 
+from tff_algos.adversaries import attacks
 from tff_algos.core import errors
 from tff_algos.experiments import experiment, session
 
@@ -35,6 +36,20 @@ def check_no_dropout(config: experiment.ExperimentConfig, needs: str) -> None:
     raise errors.ConfigError(
       f'{needs}; config.training.dropout_rate is '
       f'{config.training.dropout_rate:g}: set it to 0'
+    )
+
+
+def check_not_attacked(config: experiment.ExperimentConfig, needs: str) -> None:
+  """Raises ConfigError if clients are Byzantine.
+
+  Args:
+    config: The experiment.
+    needs: The assumption that their uploads break.
+  """
+  if config.attack.name != attacks.NONE:
+    raise errors.ConfigError(
+      f'{needs}; config.attack.name is {config.attack.name!r}: set it to '
+      f'{attacks.NONE!r}'
     )
 
 

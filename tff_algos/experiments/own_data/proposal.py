@@ -151,7 +151,8 @@ def of_table(
     features_option = Option('features', tuple(features))
   if not features_option.value:
     raise errors.DataError(
-      f'{path} has no column that can be a feature. {" ".join(left_out)}'
+      f'{path} has no column that can be a feature. '
+      + (' '.join(left_out) or 'Each is the client, the label or the time.')
     )
   options = [
     Option('path', path),
@@ -361,9 +362,11 @@ def _words(name: str) -> set[str]:
 
 
 def _may_be_time(column: columns_lib.Column) -> bool:
-  return column.kind in (columns_lib.TIME, columns_lib.NUMBER) and (
-    len(column.values) > 1
-  )
+  if column.kind == columns_lib.NUMBER:  # `response_time` is a duration.
+    is_time = column.name.lower() in _WORDS['time']
+  else:
+    is_time = column.kind == columns_lib.TIME
+  return is_time and len(column.values) > 1
 
 
 def _may_be_client(column: columns_lib.Column) -> bool:

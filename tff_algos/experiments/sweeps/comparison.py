@@ -64,6 +64,7 @@ def compare(
     values, and the score of each cell under its worst attack; as text.
 
   Raises:
+    ConfigError: If the options do not suit a search.
     DataError: If no run is finished, a file is damaged, the runs do not differ
       by the axis to select on, or none has the metric of the target or of a
       prefix; for lack of a metric, after all files are written.
@@ -71,6 +72,8 @@ def compare(
   sweep = sweep_lib.read(
     workdir, options.target, options.clock, options.least_ari
   )
+  if sweep.plan.search is not None:
+    check_search(options)
   chosen: list[str] = []
   if options.question is not None:
     chosen = choice_lib.sentences(sweep, options.question)
@@ -176,6 +179,24 @@ def check(runs: grid.Grid, question: plan_lib.Question | None) -> None:
         f'{plan_lib.CRITERIA[question.by].needs}; that of {run.folder} has '
         'none'
       )
+
+
+def check_search(options: Options) -> None:
+  """Checks that options suit a search.
+
+  Raises:
+    ConfigError: If they are of the tables, pictures or axes of a grid.
+  """
+  if options.prefixes or options.clock != Options().clock:
+    raise errors.ConfigError(
+      '--metrics and --clock are of the tables and pictures of a grid, and '
+      'a search shows its trials. Leave them out'
+    )
+  if options.question is not None:
+    raise errors.ConfigError(
+      '--choose selects a value of an axis, and a search has no axes: it '
+      'says itself which trial is the best. Leave --choose out'
+    )
 
 
 def plan_of_folders(

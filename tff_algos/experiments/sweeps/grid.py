@@ -127,7 +127,7 @@ def write_plan(
     The plan as it is written.
 
   Raises:
-    ConfigError: If the folder is that of another kind of sweep.
+    ConfigError: If the folder is that of a run or of another kind of sweep.
   """
   check_kind(workdir, _kind(plan))
   refused = refused or {}
@@ -141,7 +141,7 @@ def write_plan(
 
 
 def check_kind(workdir: str | os.PathLike[str], kind: str) -> None:
-  """Checks that no plan of another kind lies in a folder.
+  """Checks that no run and no plan of another kind lies in a folder.
 
   Args:
     workdir: The folder; it may be missing.
@@ -150,6 +150,11 @@ def check_kind(workdir: str | os.PathLike[str], kind: str) -> None:
   Raises:
     ConfigError: If one does.
   """
+  if os.path.lexists(os.path.join(workdir, 'config.json')):
+    raise errors.ConfigError(
+      f'{workdir} is the folder of a run, whose report that of a {kind} would '
+      f'replace. Give another --workdir for the {kind}'
+    )
   try:
     found = _kind(plan_lib.read(pathlib.Path(workdir)))
   except errors.DataError:  # None, or a damaged one, which is written anew.

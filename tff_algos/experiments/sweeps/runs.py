@@ -39,7 +39,7 @@ def sweep(runs: grid.Grid, folder: str | os.PathLike[str]) -> plan_lib.Plan:
     written to `sweep.json`.
 
   Raises:
-    ConfigError: If the folder is that of another kind of sweep.
+    ConfigError: If the folder is that of a run or of another kind of sweep.
     InfrastructureError: If the disk or the machine fails; the same command
       resumes the sweep.
   """

@@ -116,8 +116,8 @@ def search(
     engine: Where the runs are executed.
 
   Raises:
-    ConfigError: If the folder holds a search with other options, or another
-      kind of sweep.
+    ConfigError: If the folder holds a search with other options, a run or
+      another kind of sweep.
     InfrastructureError: As `side_by_side.execute`.
     UserError: If Optuna is not installed, or the first dataset cannot be built.
   """

@@ -10,6 +10,7 @@ from tff_algos.core import errors
 from tff_algos.data import schema
 from tff_algos.experiments import datasets, experiment, session
 from tff_algos.experiments.analyses import bounds, pfedkm_bounds
+from tff_algos.stages.server import robust_aggregation
 from tff_algos.training import loop
 
 
@@ -62,11 +63,19 @@ def test_a_repeated_round_is_what_it_should_be(tmp_path):
   assert 0 < prox_error < 1e-4
 
 
+_MEDIAN = robust_aggregation.AggregationConfig(rule='median')
+_MIXING = robust_aggregation.AggregationConfig(
+  num_byzantine=1, mixes_nearest_neighbors=True
+)
+
+
 @pytest.mark.parametrize(
   ('option', 'text'),
   [
-    ({'cohort_size': 4}, 'cohort_size is 4 and weighting .uniform.'),
-    ({'weighting': 'examples'}, 'cohort_size is 0 and weighting .examples.'),
+    ({'cohort_size': 4}, 'cohort_size is 4, weighting .uniform.'),
+    ({'weighting': 'examples'}, 'cohort_size is 0, weighting .examples.'),
+    ({'aggregation': _MEDIAN}, 'aggregation.rule .median. and'),
+    ({'aggregation': _MIXING}, 'mixes_nearest_neighbors True: set them'),
   ],
 )
 def test_what_the_theorem_does_not_speak_of_is_refused(tmp_path, option, text):

@@ -5,9 +5,11 @@ import types
 
 import pytest
 
+from configs.cmfl import regressions as cmfl_regressions
 from configs.fed_avg import digits as fed_avg_digits
 from configs.fed_avg import private
 from configs.fed_soft import synthetic
+from configs.pfedkm import regressions as pfedkm_regressions
 from tff_algos.core import errors
 from tff_algos.experiments import experiment, resolved_config
 from tff_algos.experiments.analyses import (
@@ -42,6 +44,15 @@ def test_factors_of_rounds_with_dropouts_are_refused(tmp_path):
     errors.ConfigError, match='factors .*dropout_rate is 0.25'
   ):
     factors.measure(config, tmp_path, factors.Sizes(2, 1, 1))
+
+
+@pytest.mark.parametrize('regressions', [cmfl_regressions, pfedkm_regressions])
+def test_bounds_of_attacked_runs_are_refused(regressions, tmp_path):
+  values = regressions.get_config('smoke')
+  values.attack.update(name='sign_flip', fraction=0.2)
+  with pytest.raises(errors.ConfigError, match="attack.name is 'sign_flip'"):
+    bounds.measure(experiment.parse(values), tmp_path)
+  assert not list(tmp_path.iterdir())
 
 
 def test_rounds_of_continued_runs_are_not_repeated():

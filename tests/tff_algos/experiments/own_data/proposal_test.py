@@ -90,14 +90,33 @@ def test_given_columns_come_before_guesses(tmp_path):
 
 def test_no_time_is_guessed_if_none_is_wanted(tmp_path):
   rows = [(f'p{i % 2}', i / 7, i % 2) for i in range(20)]
-  path, table = _table(tmp_path, ('who', 'reaction_time', 'ill'), rows)
-  features = [{'name': 'reaction_time'}]
+  path, table = _table(tmp_path, ('who', 'time', 'ill'), rows)
+  features = [{'name': 'time'}]
   guessed = proposal.of_table(path, table, {'time': None}, features)
-  assert _options(guessed)['time_column'] == 'reaction_time'
+  assert _options(guessed)['time_column'] == 'time'
+  with pytest.raises(errors.DataError, match='feature. Each is the client, '):
+    proposal.of_table(path, table, {})
   found = proposal.of_table(path, table, {'time': ''})
   assert 'time_column' not in _options(found)
-  assert _options(found)['features'] == ({'name': 'reaction_time'},)
+  assert _options(found)['features'] == ({'name': 'time'},)
   assert found.dataset == {}
+
+
+@pytest.mark.parametrize(
+  ('name', 'first', 'is_time'),
+  [
+    ('response_time', 0, False),
+    ('Timestamp', 0, True),
+    ('visit_date', '2026-11-', True),
+  ],
+)
+def test_a_number_is_a_time_by_its_whole_name(tmp_path, name, first, is_time):
+  times = [f'{first}{7 * i % 19 + 10}' for i in range(20)]
+  rows = [(f'p{i % 2}', one, i / 7, i % 2) for i, one in enumerate(times)]
+  path, table = _table(tmp_path, ('who', name, 'a', 'ill'), rows)
+  options = _options(proposal.of_table(path, table, {'label': 'ill'}))
+  assert options.get('time_column') == (name if is_time else None)
+  assert ({'name': name} in options['features']) == (not is_time)
 
 
 def test_texts_among_labels_that_are_numbers_are_no_classes(tmp_path):

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from configs.fed_soft import synthetic
-from tests.testing import fake_sweep
+from tests.testing import fake_search, fake_sweep
 from tff_algos.core import errors, sealed_json
 from tff_algos.evaluation import round_time
 from tff_algos.experiments.sweeps import comparison, grid
@@ -128,6 +128,31 @@ def test_the_clock_of_the_picture_of_time_can_be_set(tmp_path, monkeypatch):
   monkeypatch.setattr(sweep_page, 'PICTURES', (look,))
   comparison.compare(tmp_path, comparison.Options(clock=clock))
   assert seen == [clock]
+
+
+@pytest.mark.parametrize(
+  ('options', 'words'),
+  [
+    (comparison.Options(prefixes=('cost/',)), '--metrics and --clock are of'),
+    (comparison.Options(clock=round_time.Clock(rates=(5e5,))), '--metrics and'),
+    (comparison.Options(question=plan_lib.Question('trial')), '--choose out'),
+  ],
+)
+def test_options_of_grids_are_refused_for_a_search(tmp_path, options, words):
+  fake_search.read(tmp_path, {'weight': (0.1,)}, (0.2,))
+  with pytest.raises(errors.ConfigError, match=words):
+    comparison.compare(tmp_path, options)
+  assert not (tmp_path / 'sweep.csv').exists()
+
+
+def test_the_tables_of_a_search_have_its_target(tmp_path):
+  fake_search.read(tmp_path, {'weight': (0.1,)}, (0.2,))
+  target = target_lib.Target(_TEST, 0.1)
+  comparison.compare(tmp_path, comparison.Options(target=target))
+  (row,) = _read(tmp_path / 'sweep.csv')
+  assert float(row[target_lib.ROUNDS]) == pytest.approx(1)
+  (row,) = _read(tmp_path / 'sweep_summary.csv')
+  assert float(row[f'{target_lib.ROUNDS} mean']) == pytest.approx(1)
 
 
 def test_seeds_side_by_side_are_one_cell(tmp_path, monkeypatch):

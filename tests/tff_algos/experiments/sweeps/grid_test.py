@@ -3,6 +3,7 @@
 import pytest
 
 from configs.fed_soft import digits, synthetic
+from tests.testing import fake_sweep
 from tff_algos.core import errors
 from tff_algos.experiments.sweeps import grid
 from tff_algos.reports.sweep import plan as plan_lib
@@ -140,3 +141,13 @@ def test_a_plan_replaces_none_of_another_kind(tmp_path):
     assert plan_lib.read(tmp_path / kind) == plan
   (tmp_path / 'grid' / plan_lib.FILE).write_text('{')  # It is written anew.
   grid.write_plan(plans['grid'], tmp_path / 'grid')
+
+
+def test_a_plan_replaces_no_run(tmp_path):
+  fake_sweep.write_run(tmp_path)
+  plan = plan_lib.Plan('x', (), (plan_lib.PlannedRun('seed_0', (), 0),))
+  with pytest.raises(
+    errors.ConfigError, match='is the folder of a run.* of a grid would'
+  ):
+    grid.write_plan(plan, tmp_path)
+  assert not (tmp_path / plan_lib.FILE).exists()
