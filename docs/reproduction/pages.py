@@ -42,6 +42,9 @@ _DIGITS = 6
 # Ten lines have colors of their own; further ones repeat them in another style.
 _NUM_COLORS = 10
 _LINE_STYLES = ('-', '--', ':')
+# Options that stored configs have and today's have not: their place, and the
+# value that was no such option.
+_REMOVED = (('algorithm', 'k_means', 'projection_size', 0),)
 
 
 def expand(arguments: Collection[str]) -> grid.Grid:
@@ -73,7 +76,8 @@ def expand(arguments: Collection[str]) -> grid.Grid:
 def stale_cells(stored: results.Experiment) -> set[str]:
   """Returns the cells whose configs have changed since their runs.
 
-  An option that was added since, at its default, is no change; nor are seeds.
+  An option that was added since, at its default, is no change; nor is one of
+  `_REMOVED`, nor are seeds.
   """
   result = results.read(stored)
   if result is None:
@@ -99,12 +103,17 @@ def _seedless(
 
   Without these if it is invalid.
   """
+  values = copy.deepcopy(dict(config))
+  for section, group, option, off in _REMOVED:
+    options = values.get(section, {}).get(group, {})
+    if options.get(option) == off:
+      del options[option]
   try:
     values = experiment.effective(
-      config_lib.to_dict(experiment.parse_plain(config))
+      config_lib.to_dict(experiment.parse_plain(values))
     )
   except errors.ConfigError:
-    values = copy.deepcopy(dict(config))
+    pass
   del values['seed']
   if '--fixed_dataset' not in stored.sweep:
     del values['dataset']['seed']
