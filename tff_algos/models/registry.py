@@ -21,14 +21,12 @@ from tff_algos.models.factors import decomposition, low_rank
 from tff_algos.models.text import embeddings, lstm, transformer
 from tff_algos.models.vision import (
   alexnet,
-  cifar_cnn,
   convolutional,
   lenet,
-  letters_cnn,
   mobilenet,
   normed_convolutions,
+  paper_cnns,
   resnet,
-  small_cnn,
 )
 
 
@@ -56,10 +54,10 @@ MODELS: dict[str, Entry] = {
   ),
   'mlp': Entry(mlp.MlpConfig, mlp.build_mlp),
   'letters_cnn': Entry(
-    convolutional.ConvolutionalConfig, letters_cnn.build_letters_cnn
+    convolutional.ConvolutionalConfig, paper_cnns.build_letters_cnn
   ),
   'cifar_cnn': Entry(
-    convolutional.ConvolutionalConfig, cifar_cnn.build_cifar_cnn
+    convolutional.ConvolutionalConfig, paper_cnns.build_cifar_cnn
   ),
   'mobilenet_v2': Entry(
     normed_convolutions.NormedConfig, mobilenet.build_mobilenet_v2
@@ -67,7 +65,7 @@ MODELS: dict[str, Entry] = {
   'resnet18': Entry(resnet.ResNetConfig, resnet.build_resnet18),
   'lenet': Entry(lenet.LeNetConfig, lenet.build_lenet),
   'alexnet': Entry(alexnet.AlexNetConfig, alexnet.build_alexnet),
-  'small_cnn': Entry(small_cnn.SmallCnnConfig, small_cnn.build_small_cnn),
+  'small_cnn': Entry(paper_cnns.SmallCnnConfig, paper_cnns.build_small_cnn),
   'transformer': Entry(
     transformer.TransformerConfig, transformer.build_transformer
   ),
