@@ -128,21 +128,11 @@ def build_model(
   >>> model = tff_algos.build_model(
   ...   section, task='classification', input_shape=(4,), num_outputs=3
   ... )
-  >>> weights = model.weights_spec()
+  >>> weights = model.initialize(tf.constant([0, 1]))
   >>> list(weights)
   ['dense_0/kernel', 'dense_0/bias', 'dense_1/kernel', 'dense_1/bias']
   >>> weights['dense_0/kernel'].shape
   TensorShape([4, 16])
-
-  >>> model = build_model(
-  ...   parse_config({'name': 'logistic_regression'}),
-  ...   task='classification',
-  ...   input_shape=(4,),
-  ...   num_outputs=3,
-  ... )
-  >>> weights = model.initialize(tf.constant([0, 1]))
-  >>> {name: tuple(leaf.shape) for name, leaf in weights.items()}
-  {'kernel': (4, 3), 'bias': (3,)}
   >>> model.apply(weights, tf.zeros([2, 4])).shape
   TensorShape([2, 3])
 
