@@ -25,11 +25,11 @@ def _main() -> None:
   flags.mark_flag_as_required('workdir')
 
   def main() -> None:
-    from tff_algos.experiments import output
+    from tff_algos.experiments import tables
     from tff_algos.experiments.analyses import averages
 
     rows = averages.draw(num_paths.value, seed.value, workdir.value)
-    print(output.table_text(rows[::10], tuple(rows[0])))
+    print(tables.table_text(rows[::10], tuple(rows[0])))
 
   command.run(main)
 

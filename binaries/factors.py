@@ -54,14 +54,14 @@ def _main() -> None:
   )
 
   def main() -> None:
-    from tff_algos.experiments import experiment, output
+    from tff_algos.experiments import experiment, tables
     from tff_algos.experiments.analyses import factors
 
     sizes = factors.Sizes(
       num_repeats.value, num_pairs.value, num_examples.value
     )
     rows = factors.measure(experiment.parse(config.value), workdir.value, sizes)
-    print(output.table_text(rows, tuple(rows[0])))
+    print(tables.table_text(rows, tuple(rows[0])))
 
   command.run(main)
 

@@ -50,7 +50,7 @@ def _main() -> None:
   flags.mark_flags_as_required(['runs', 'workdir'])
 
   def main() -> None:
-    from tff_algos.experiments import output
+    from tff_algos.experiments import tables
     from tff_algos.experiments.analyses import landscape, trajectories
 
     problem = trajectories.read(runs.value, num_examples.value)
@@ -59,7 +59,7 @@ def _main() -> None:
       print(path.label)
       own = [row for row in rows if row['run'] == path.label]
       columns = [name for name in rows[0] if name != 'run']
-      print(output.table_text(own, columns))
+      print(tables.table_text(own, columns))
 
   command.run(main)
 

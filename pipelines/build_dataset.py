@@ -24,8 +24,8 @@ from pipelines import options
 from pipelines.engines import runner, spread
 from pipelines.examples import cleaning, distributions, encoding, splits
 from pipelines.partitions import plan as partition_plan
+from pipelines.publishing import dead_letters, versions
 from pipelines.publishing import manifest as manifest_lib
-from pipelines.publishing import quarantine, versions
 from pipelines.publishing import staging as staging_lib
 from pipelines.sources import base
 from pipelines.steps import (
@@ -130,7 +130,7 @@ def _build(
     if published is not None and reused:
       manifest = published
     else:
-      with quarantine.kept_if_refused(staging, dataset, version):
+      with dead_letters.kept_if_refused(staging, dataset, version):
         try:
           manifest = _stage_version(
             config,
@@ -259,7 +259,7 @@ def _stage_version(
   )
   surveys, letters = handover.read_surveys(staging, len(blocks))
   counters = _count_raw(surveys, letters)
-  quarantine.write(staging, letters)
+  dead_letters.write(staging, letters)
   cleaning.check_dead_letters(
     letters, counters['raw_examples'], config.max_dead_letter_fraction
   )

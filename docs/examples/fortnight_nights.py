@@ -37,7 +37,7 @@ from docs.examples import fortnight
 from pipelines.scoring import bundles, model_choice
 from tff_algos.core import durable, errors
 from tff_algos.data import dataset as dataset_lib
-from tff_algos.experiments import experiment, output, training
+from tff_algos.experiments import experiment, tables, training
 from tff_algos.experiments.production import (
   gate_record,
   gate_scores,
@@ -244,7 +244,7 @@ def run(algorithm: str, folder: pathlib.Path, seed: int) -> None:
 
 def write(folder: pathlib.Path, nights: Sequence[Night]) -> None:
   """Writes nights.csv."""
-  output.write_table(folder / TABLE, [night._asdict() for night in nights])
+  tables.write_table(folder / TABLE, [night._asdict() for night in nights])
 
 
 def read(folder: pathlib.Path) -> list[Night]:

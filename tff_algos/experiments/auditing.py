@@ -12,7 +12,7 @@ from tff_algos.algorithms import registry as algorithms
 from tff_algos.algorithms.cmfl.audit import audit_log, verification
 from tff_algos.algorithms.cmfl.consensus import statements
 from tff_algos.core import errors, records
-from tff_algos.experiments import experiment, output, session
+from tff_algos.experiments import experiment, session, tables
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.training import continuation, loop
 
@@ -179,7 +179,7 @@ def verify(
     }
     for verdict in verdicts
   ]
-  output.write_table(pathlib.Path(folder, 'evaluation', 'audit.csv'), rows)
+  tables.write_table(pathlib.Path(folder, 'evaluation', 'audit.csv'), rows)
   return verdicts
 
 

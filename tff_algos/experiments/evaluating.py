@@ -8,7 +8,7 @@ from typing import Any
 from tff_algos.core import config as config_lib
 from tff_algos.core import durable, records, sealed_json
 from tff_algos.evaluation import evaluation_tables, evaluator
-from tff_algos.experiments import experiment, output, runtime_cache, session
+from tff_algos.experiments import experiment, runtime_cache, session, tables
 from tff_algos.experiments.tracking import runs as tracking
 from tff_algos.reports.run import membership_history
 from tff_algos.training import checkpoint, metrics_log
@@ -41,13 +41,13 @@ def evaluate(
     centers = evaluation_tables.center_rows(
       found.metrics, opened.dataset.source_names, opened.algorithm
     )
-    tables: dict[str, Iterable[Mapping[str, Any]]] = {
+    rows_of_file: dict[str, Iterable[Mapping[str, Any]]] = {
       'clients.csv': found.clients,
       'centers.csv': centers,
     }
     planted = opened.evaluator.planted
     if planted is not None and found.memberships is not None:
-      tables['association.csv'] = evaluation_tables.association_rows(
+      rows_of_file['association.csv'] = evaluation_tables.association_rows(
         found.memberships, planted
       )
     content = _summary(opened, chosen, found, centers, entries)
@@ -58,15 +58,15 @@ def evaluate(
   with records.rewriting(
     evaluation.parent,
     _FOLDER,
-    (*tables, _SUMMARY),
+    (*rows_of_file, _SUMMARY),
     others=entries,
     run_hash=config_lib.config_hash(opened.checkpoints.run_identity),
   ):
     durable.check_file_place(evaluation / _SUMMARY)
     # Last, so that an evaluation that is interrupted has none.
     (evaluation / _SUMMARY).unlink(missing_ok=True)
-    for name, rows in tables.items():
-      output.write_table(evaluation / name, rows)
+    for name, rows in rows_of_file.items():
+      tables.write_table(evaluation / name, rows)
     sealed_json.write(evaluation / _SUMMARY, content)
   with tracking.opened(config, folder) as tracker:
     if tracker is not None:

@@ -21,14 +21,12 @@ from tff_algos.models.factors import decomposition, low_rank
 from tff_algos.models.text import embeddings, lstm, transformer
 from tff_algos.models.vision import (
   alexnet,
-  cifar_cnn,
   convolutional,
   lenet,
-  letters_cnn,
   mobilenet,
   normed_convolutions,
+  paper_cnns,
   resnet,
-  small_cnn,
 )
 
 
@@ -56,10 +54,10 @@ MODELS: dict[str, Entry] = {
   ),
   'mlp': Entry(mlp.MlpConfig, mlp.build_mlp),
   'letters_cnn': Entry(
-    convolutional.ConvolutionalConfig, letters_cnn.build_letters_cnn
+    convolutional.ConvolutionalConfig, paper_cnns.build_letters_cnn
   ),
   'cifar_cnn': Entry(
-    convolutional.ConvolutionalConfig, cifar_cnn.build_cifar_cnn
+    convolutional.ConvolutionalConfig, paper_cnns.build_cifar_cnn
   ),
   'mobilenet_v2': Entry(
     normed_convolutions.NormedConfig, mobilenet.build_mobilenet_v2
@@ -67,7 +65,7 @@ MODELS: dict[str, Entry] = {
   'resnet18': Entry(resnet.ResNetConfig, resnet.build_resnet18),
   'lenet': Entry(lenet.LeNetConfig, lenet.build_lenet),
   'alexnet': Entry(alexnet.AlexNetConfig, alexnet.build_alexnet),
-  'small_cnn': Entry(small_cnn.SmallCnnConfig, small_cnn.build_small_cnn),
+  'small_cnn': Entry(paper_cnns.SmallCnnConfig, paper_cnns.build_small_cnn),
   'transformer': Entry(
     transformer.TransformerConfig, transformer.build_transformer
   ),
@@ -130,21 +128,11 @@ def build_model(
   >>> model = tff_algos.build_model(
   ...   section, task='classification', input_shape=(4,), num_outputs=3
   ... )
-  >>> weights = model.weights_spec()
+  >>> weights = model.initialize(tf.constant([0, 1]))
   >>> list(weights)
   ['dense_0/kernel', 'dense_0/bias', 'dense_1/kernel', 'dense_1/bias']
   >>> weights['dense_0/kernel'].shape
   TensorShape([4, 16])
-
-  >>> model = build_model(
-  ...   parse_config({'name': 'logistic_regression'}),
-  ...   task='classification',
-  ...   input_shape=(4,),
-  ...   num_outputs=3,
-  ... )
-  >>> weights = model.initialize(tf.constant([0, 1]))
-  >>> {name: tuple(leaf.shape) for name, leaf in weights.items()}
-  {'kernel': (4, 3), 'bias': (3,)}
   >>> model.apply(weights, tf.zeros([2, 4])).shape
   TensorShape([2, 3])
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from pipelines import build_dataset
 from pipelines.examples import cleaning
-from pipelines.publishing import quarantine
+from pipelines.publishing import dead_letters
 from pipelines.sources import base, registry
 from tests.testing import raw_data, raw_sources
 from tff_algos.core import errors
@@ -252,9 +252,7 @@ def test_dataset_of_images(tmp_path):
       {'image': content}
     )
     np.testing.assert_allclose(served, cat, atol=1e-6)
-    (letter,) = (
-      (dataset.path / quarantine.DEAD_LETTERS).read_text().splitlines()
-    )
+    (letter,) = (dataset.path / dead_letters.FILE).read_text().splitlines()
   assert json.loads(letter)['file'] == 'bob/cat/9.png'
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tff_algos.core import errors
-from tff_algos.experiments import evaluating, output
+from tff_algos.experiments import evaluating, tables
 
 
 def _metrics(folder) -> list[dict[str, str]]:
@@ -77,7 +77,7 @@ def test_evaluation_that_is_interrupted_has_no_summary(
   def stop(*unused):
     raise KeyboardInterrupt
 
-  monkeypatch.setattr(output, 'write_table', stop)
+  monkeypatch.setattr(tables, 'write_table', stop)
   with pytest.raises(KeyboardInterrupt):
     evaluating.evaluate(finished_run.config, folder)
   assert not (folder / 'evaluation' / 'summary.json').exists()

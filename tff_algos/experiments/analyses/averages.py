@@ -16,7 +16,7 @@ from tff_algos.algorithms.filter_decomposition import (
   kernel_variance,
 )
 from tff_algos.core import durable, seeds
-from tff_algos.experiments import output
+from tff_algos.experiments import tables
 from tff_algos.reports.plotting import landscape_plot, style
 
 _SIZES = (5, 25)
@@ -59,9 +59,9 @@ def draw(
     for size in _SIZES
     for step, place in enumerate(paths[size][0])
   ]
-  output.write_table(workdir / 'averages.csv', shown)
+  tables.write_table(workdir / 'averages.csv', shown)
   rows = [_variances(paths, step) for step in range(_NUM_STEPS + 1)]
-  output.write_table(workdir / 'averages_variance.csv', rows)
+  tables.write_table(workdir / 'averages_variance.csv', rows)
   with style.applied():
     png = style.to_png(_figure(paths))
   with durable.replacing(workdir / 'averages.png', 'wb') as file:

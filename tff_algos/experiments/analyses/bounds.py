@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tff_algos.core import errors
-from tff_algos.experiments import experiment, output, session
+from tff_algos.experiments import experiment, session, tables
 from tff_algos.experiments.analyses import (
   cmfl_bounds,
   fed_soft_bounds,
@@ -44,7 +44,7 @@ def measure(
   analysis.check(config, options)
   with session.open_session(config, folder) as opened:
     rows = analysis.measure(opened, options, model_options.use_bias)
-  output.write_table(pathlib.Path(folder, 'evaluation', 'bounds.csv'), rows)
+  tables.write_table(pathlib.Path(folder, 'evaluation', 'bounds.csv'), rows)
   return rows
 
 
@@ -63,4 +63,4 @@ def text(
   ]
   width = max(map(len, columns))
   legend = [f'{column:>{width}}  {what}' for column, what in columns.items()]
-  return '\n'.join([output.table_text(shown, [*columns]), '', *legend])
+  return '\n'.join([tables.table_text(shown, [*columns]), '', *legend])

@@ -18,7 +18,7 @@ from tff_algos.algorithms.filter_decomposition import (
   latent_clients,
 )
 from tff_algos.core import errors, records, seeds
-from tff_algos.experiments import experiment, output, session
+from tff_algos.experiments import experiment, session, tables
 from tff_algos.experiments.analyses import filter_atoms, refusals
 from tff_algos.numerics import factored_weights
 from tff_algos.reports.run import page
@@ -92,17 +92,17 @@ def measure(
         }
       )
     # Server and client states are now those of the latest checkpoint.
-    tables = {
+    rows_of_file = {
       'factors.csv': rows,
       'atoms.csv': filter_atoms.atom_rows(state.model_weights),
       'own_atoms.csv': filter_atoms.own_rows(opened, state),
     }
-  if not tables['atoms.csv']:
-    tables = {'factors.csv': rows}
+  if not rows_of_file['atoms.csv']:
+    rows_of_file = {'factors.csv': rows}
   evaluation = pathlib.Path(folder, 'evaluation')
-  with records.rewriting(evaluation.parent, evaluation.name, tables):
-    for name, table in tables.items():
-      output.write_table(evaluation / name, table)
+  with records.rewriting(evaluation.parent, evaluation.name, rows_of_file):
+    for name, table in rows_of_file.items():
+      tables.write_table(evaluation / name, table)
   if (evaluation / 'summary.json').is_file():
     page.write_report(folder)
   return rows

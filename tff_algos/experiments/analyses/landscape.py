@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tff_algos.core import durable
-from tff_algos.experiments import output
+from tff_algos.experiments import tables
 from tff_algos.experiments.analyses import trajectories, trajectory_plane
 from tff_algos.reports.plotting import landscape_plot, style
 
@@ -50,8 +50,8 @@ def draw(
     {'x': x, 'y': y, 'loss': loss}
     for (x, y), loss in zip(places.reshape(-1, 2), losses.flat, strict=True)
   ]
-  output.write_table(workdir / 'landscape.csv', grid)
-  output.write_table(workdir / 'paths.csv', rows)
+  tables.write_table(workdir / 'landscape.csv', grid)
+  tables.write_table(workdir / 'paths.csv', rows)
   with style.applied():
     figure = landscape_plot.draw(
       landscape_plot.Surface(sides[0], sides[1], losses),

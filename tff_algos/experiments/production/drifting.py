@@ -20,9 +20,9 @@ from tff_algos.data import statistics as statistics_lib
 from tff_algos.evaluation import drift
 from tff_algos.experiments import (
   experiment,
-  output,
   resolved_config,
   session,
+  tables,
 )
 from tff_algos.runtimes import client_sources
 from tff_algos.training import checkpoint
@@ -95,7 +95,7 @@ def measure(
     {'client_id': client_id, **row, **of_clusters.clients.get(client_id, {})}
     for client_id, row in of_data.clients.items()
   ]
-  output.write_table(folder / drift.CLIENTS, rows)
+  tables.write_table(folder / drift.CLIENTS, rows)
   report['files'] = {
     drift.CLIENTS: records.describe_file(folder / drift.CLIENTS)
   }

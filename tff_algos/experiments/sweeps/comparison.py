@@ -12,7 +12,7 @@ from absl import logging
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.evaluation import round_time
-from tff_algos.experiments import experiment, output
+from tff_algos.experiments import experiment, tables
 from tff_algos.experiments.sweeps import grid
 from tff_algos.reports.sweep import choice as choice_lib
 from tff_algos.reports.sweep import plan as plan_lib
@@ -77,8 +77,8 @@ def compare(
   chosen: list[str] = []
   if options.question is not None:
     chosen = choice_lib.sentences(sweep, options.question)
-  output.write_table(sweep.workdir / 'sweep.csv', sweep_table.run_rows(sweep))
-  output.write_table(
+  tables.write_table(sweep.workdir / 'sweep.csv', sweep_table.run_rows(sweep))
+  tables.write_table(
     sweep.workdir / 'sweep_summary.csv', sweep_table.cell_rows(sweep)
   )
   index = sweep_page.write_report(sweep, chosen)

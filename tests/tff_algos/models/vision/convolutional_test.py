@@ -42,6 +42,23 @@ def test_poolings_follow_whole_groups_of_convolutions():
   }
 
 
+def test_initial_weights_are_xavier_normal_with_zero_biases():
+  """Variances within 5 standard errors: false alarms below 1e-5."""
+  layout = _layout(channels=(32, 64), kernel_size=5, hidden_sizes=(512,))
+  fans = {
+    'conv_0': 25 * (1 + 32),
+    'conv_1': 25 * (32 + 64),
+    'dense_0': 4 * 4 * 64 + 512,
+    'dense_1': 512 + 3,
+  }
+  weights = _build(layout, (8, 8, 1)).initialize(tf.constant([0, 1]))
+  for name, fan in fans.items():
+    kernel = weights[f'{name}/kernel'].numpy()
+    error = abs(kernel.var() * fan / 2 - 1)
+    assert error < 5 * (2 / kernel.size) ** 0.5, name
+    assert not weights[f'{name}/bias'].numpy().any()
+
+
 def test_a_layout_without_hidden_layers_is_linear_in_its_features():
   model = _build(_layout(channels=(2,), hidden_sizes=()), (2, 2, 1))
   weights = model.initialize(tf.constant([1, 2]))

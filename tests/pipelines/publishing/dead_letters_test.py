@@ -3,7 +3,7 @@ import json
 import pytest
 
 from pipelines.examples import cleaning
-from pipelines.publishing import quarantine
+from pipelines.publishing import dead_letters
 from pipelines.publishing import staging as staging_lib
 from tff_algos.core import errors
 
@@ -12,8 +12,8 @@ _LETTER = cleaning.DeadLetter('train', 4, 'torn', row={'a': '\udc80'})
 
 def _refuse(dataset, letters, error):
   with staging_lib.open_staging(dataset) as staging:
-    with quarantine.kept_if_refused(staging, dataset, 'abc'):
-      quarantine.write(staging, letters)
+    with dead_letters.kept_if_refused(staging, dataset, 'abc'):
+      dead_letters.write(staging, letters)
       raise error
   return dataset / 'quarantine' / 'abc.jsonl'
 
@@ -43,7 +43,7 @@ def test_nothing_else_is_kept(tmp_path, letters, error):
 
 def test_published_dead_letters_stay_in_their_version(tmp_path):
   with staging_lib.open_staging(tmp_path) as staging:
-    with quarantine.kept_if_refused(staging, tmp_path, 'abc'):
-      quarantine.write(staging, [_LETTER])
-    assert (staging.version / quarantine.DEAD_LETTERS).exists()
+    with dead_letters.kept_if_refused(staging, tmp_path, 'abc'):
+      dead_letters.write(staging, [_LETTER])
+    assert (staging.version / dead_letters.FILE).exists()
   assert not list(tmp_path.iterdir())

@@ -2,12 +2,12 @@ import csv
 
 import pytest
 
-from tff_algos.experiments import output
+from tff_algos.experiments import tables
 
 
 def test_table_has_the_columns_of_all_rows(tmp_path):
   path = tmp_path / 'clients.csv'
-  output.write_table(path, [{'a': 1, 'b': 0.1}, {'c': 'x,y', 'a': 2}])
+  tables.write_table(path, [{'a': 1, 'b': 0.1}, {'c': 'x,y', 'a': 2}])
   with open(path, newline='') as file:
     assert list(csv.DictReader(file)) == [
       {'a': '1', 'b': '0.1', 'c': ''},
@@ -17,10 +17,10 @@ def test_table_has_the_columns_of_all_rows(tmp_path):
 
 def test_failure_keeps_the_file_that_was_there(tmp_path):
   table = tmp_path / 'clients.csv'
-  output.write_table(table, [{'a': 5}])
+  tables.write_table(table, [{'a': 5}])
   before = table.read_text()
   with pytest.raises(KeyboardInterrupt):
-    output.write_table(table, _InterruptedRows([{'a': 1}, {'a': 2}]))
+    tables.write_table(table, _InterruptedRows([{'a': 1}, {'a': 2}]))
   assert table.read_text() == before
   assert list(tmp_path.iterdir()) == [table]
 
@@ -38,13 +38,13 @@ class _InterruptedRows(list):
 
 
 def test_missing_folders_are_made(tmp_path):
-  output.write_table(tmp_path / 'evaluation' / 'a.csv', [{'a': 1}])
+  tables.write_table(tmp_path / 'evaluation' / 'a.csv', [{'a': 1}])
   assert (tmp_path / 'evaluation' / 'a.csv').is_file()
 
 
 def test_table_as_text_leaves_absent_cells_empty():
   row = {'a_long_column': 1.23456, 'c': 12345.0, 'unprinted': 0}
-  text = output.table_text([row], ['a_long_column', 'b', 'c'])
+  text = tables.table_text([row], ['a_long_column', 'b', 'c'])
   header, line = text.splitlines()
   assert header.split() == ['a_long_column', 'b', 'c']
   assert len(header) == len(line)

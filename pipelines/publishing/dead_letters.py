@@ -1,4 +1,4 @@
-"""Quarantine: dead letters of a version, kept also if the build is refused."""
+"""Dead letters of a version, kept also if the build is refused."""
 
 import contextlib
 import json
@@ -11,14 +11,14 @@ from pipelines.publishing import staging as staging_lib
 from tff_algos.core import durable, errors
 from tff_algos.data import layout
 
-DEAD_LETTERS = 'dead_letters-00000-of-00001.jsonl'
+FILE = 'dead_letters-00000-of-00001.jsonl'
 
 
 def write(
   staging: staging_lib.Staging, letters: Sequence[cleaning.DeadLetter]
 ) -> None:
   """Writes the dead letters of the staged version, one JSON object a line."""
-  (staging.version / DEAD_LETTERS).write_text(
+  (staging.version / FILE).write_text(
     ''.join(json.dumps(letter._asdict()) + '\n' for letter in letters)
   )
 
@@ -37,7 +37,7 @@ def kept_if_refused(
   try:
     yield
   except (errors.ConfigError, errors.DataError, errors.PartitionError) as error:
-    staged = staging.version / DEAD_LETTERS
+    staged = staging.version / FILE
     if not staged.exists() or not staged.stat().st_size:
       raise
     kept = dataset / layout.QUARANTINE / f'{version}.jsonl'
