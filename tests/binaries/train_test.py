@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from tests.testing import regressions
+from tests.testing import patience, regressions
 from tff_algos.experiments import session, training
 
 _SYNTHETIC = '--config=configs/fed_soft/synthetic.py:smoke'
@@ -85,12 +85,13 @@ class _Training:
 
   def wait_for_rows(self, program, num_rows: int) -> None:
     """Returns when so many rows are in the log, or the program has ended."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while (
-      regressions.num_rows(self.folder) < num_rows and program.poll() is None
-    ):
-      assert time.monotonic() < deadline, program.stderr
-      time.sleep(0.005)
+    patience.until(
+      lambda: (
+        regressions.num_rows(self.folder) >= num_rows
+        or program.poll() is not None
+      ),
+      _PATIENCE_SECONDS,
+    )
 
   def start_and_wait_for_rows(self, num_rows: int):
     """Starts, and returns when so many new rows are in the log."""
@@ -222,10 +223,7 @@ def test_no_tff_worker_is_left(start_training, signum, returncode):
   if signum is not None:
     program.send_signal(signum)
   assert program.wait().returncode == returncode
-  deadline = time.monotonic() + 10
-  while program.processes():
-    assert time.monotonic() < deadline, program.processes()
-    time.sleep(0.05)
+  patience.until(lambda: not program.processes(), 10)
   if signum != signal.SIGKILL:
     _assert_nothing_is_left(program, training.folder)
 

@@ -2,7 +2,6 @@
 
 import csv
 import signal
-import time
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ import tensorflow as tf
 
 from configs.fed_avg import digits
 from configs.fed_soft import synthetic
-from tests.testing import groups
+from tests.testing import groups, patience
 from tff_algos.experiments import datasets, experiment, session
 
 # Only the order of the sums differs from that of one process.
@@ -95,13 +94,12 @@ class _Training:
     return round_num, server_state, states, rows
 
   def wait_for_new_checkpoint(self, group):
-    deadline = time.monotonic() + _PATIENCE_SECONDS
     before = {*self.folder.glob('checkpoints/round_*')}
-    while before >= {*self.folder.glob('checkpoints/round_*')}:
-      for program in group.programs:
-        assert program.poll() is None, program.stderr
-      assert time.monotonic() < deadline
-      time.sleep(0.005)
+    patience.until(
+      lambda: {*self.folder.glob('checkpoints/round_*')} - before,
+      _PATIENCE_SECONDS,
+      group.programs,
+    )
 
   def assert_nothing_is_left(self, group):
     for program in group.programs:
