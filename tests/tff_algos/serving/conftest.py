@@ -22,9 +22,7 @@ class Served(NamedTuple):
 
 @pytest.fixture(scope='package')
 def export_folder(tmp_path_factory):
-  folder = tmp_path_factory.mktemp('export')
-  exportable.write_all(folder)
-  return folder
+  return exportable.write_all(tmp_path_factory.mktemp('export'))
 
 
 @pytest.fixture(scope='module')
