@@ -1,7 +1,5 @@
 """Sweeps as a program."""
 
-import csv
-import io
 import json
 import re
 import signal
@@ -10,7 +8,7 @@ import distributed
 import psutil
 import pytest
 
-from tests.testing import patience, programs
+from tests.testing import patience, programs, tables
 
 _SYNTHETIC = str(programs.ROOT / 'configs' / 'fed_soft' / 'synthetic.py')
 
@@ -71,8 +69,7 @@ def test_a_sweep_from_the_shell_is_made_once(launcher, tmp_path):
   program = launcher.run('tests.testing.unrendered', *arguments)
   assert program.returncode == 0, program.stderr
   assert program.stdout.count('(1 seed; clusters found (95 % interval): ') == 2
-  with open(tmp_path / 'sweep.csv', newline='') as file:
-    rows = list(csv.DictReader(file))
+  rows = tables.read(tmp_path / 'sweep.csv')
   assert [(row['algorithm.proximal_weight'], row['seed']) for row in rows] == [
     *(('0.1', '0'), ('10.0', '0'))
   ]
@@ -140,8 +137,7 @@ def _content(workdir):
       continue
     content = path.read_bytes()
     if path.name == 'metrics.csv':
-      rows = list(csv.DictReader(io.StringIO(content.decode())))
-      content = [{**row, 'seconds': ''} for row in rows]
+      content = [{**row, 'seconds': ''} for row in tables.read(path)]
     elif path.name == 'index.html':
       content = re.sub(rb'and [0-9.]+ s', b'', content)
     found[name] = content

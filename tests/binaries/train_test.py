@@ -1,6 +1,5 @@
 """Training as a program: killed, interrupted, resumed, refused."""
 
-import csv
 import dataclasses
 import pathlib
 import shutil
@@ -11,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from tests.testing import patience, regressions
+from tests.testing import patience, regressions, tables
 from tff_algos.experiments import session, training
 
 _SYNTHETIC = '--config=configs/fed_soft/synthetic.py:smoke'
@@ -32,11 +31,9 @@ def _read(folder: pathlib.Path, config=None) -> _Trained:
   with session.open_session(config or regressions.config(), folder) as opened:
     round_num, server_state = opened.restore()
     client_states = opened.store.load(np.arange(12))
-  with open(folder / 'metrics.csv', newline='') as file:
-    rows = [
-      {name: value for name, value in row.items() if name != 'seconds'}
-      for row in csv.DictReader(file)
-    ]
+  rows = tables.read(folder / 'metrics.csv')
+  for row in rows:
+    del row['seconds']
   memberships = {
     path.name: np.load(path) for path in (folder / 'memberships').iterdir()
   }
@@ -45,8 +42,7 @@ def _read(folder: pathlib.Path, config=None) -> _Trained:
 
 def _round_seconds(folder: pathlib.Path) -> float:
   """Returns the mean time of a round."""
-  with open(folder / 'metrics.csv', newline='') as file:
-    _, *rounds = csv.DictReader(file)
+  _, *rounds = tables.read(folder / 'metrics.csv')
   return float(np.mean([float(row['seconds']) for row in rounds]))
 
 

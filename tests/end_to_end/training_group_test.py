@@ -1,6 +1,5 @@
 """Several processes on loopback train together; one is killed."""
 
-import csv
 import signal
 
 import numpy as np
@@ -9,7 +8,7 @@ import tensorflow as tf
 
 from configs.fed_avg import digits
 from configs.fed_soft import synthetic
-from tests.testing import groups, patience
+from tests.testing import groups, patience, tables
 from tff_algos.experiments import datasets, experiment, session
 
 # Only the order of the sums differs from that of one process.
@@ -84,11 +83,10 @@ class _Training:
       round_num, server_state = opened.restore()
       indices = np.arange(opened.source.population.num_clients)
       states = opened.store.load(indices)
-    with open(self.folder / 'metrics.csv', newline='') as file:
-      rows = [
-        {key: float(value or 'nan') for key, value in row.items()}
-        for row in csv.DictReader(file)
-      ]
+    rows = [
+      {key: float(value or 'nan') for key, value in row.items()}
+      for row in tables.read(self.folder / 'metrics.csv')
+    ]
     for row in rows:
       row.pop('seconds')
     return round_num, server_state, states, rows

@@ -5,7 +5,6 @@ addresses and ports, and sees the others over a bridge.
 """
 
 import contextlib
-import csv
 import functools
 import json
 import os
@@ -19,7 +18,7 @@ import pytest
 
 from configs.fed_soft import synthetic
 from tests.testing import hosts as hosts_lib
-from tests.testing import programs, published, s3_server
+from tests.testing import programs, published, s3_server, tables
 from tff_algos.core import cache_folder
 from tff_algos.data import layout, schema
 from tff_algos.experiments import datasets, experiment
@@ -75,8 +74,7 @@ class _Training:
       time.sleep(0.01)
 
   def rows(self):
-    with open(self.folder / 'metrics.csv', newline='') as file:
-      return [*csv.DictReader(file)]
+    return tables.read(self.folder / 'metrics.csv')
 
 
 def _losses(rows):

@@ -1,4 +1,3 @@
-import csv
 import math
 
 import numpy as np
@@ -6,7 +5,7 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing import event_accumulator
 
-from tests.testing import full_disk, power_loss
+from tests.testing import full_disk, power_loss, tables
 from tff_algos.core import durable, errors, records
 from tff_algos.training import metrics_log
 
@@ -27,8 +26,7 @@ def _write(folder, rows, resume_at=0):
 
 
 def _read(folder) -> list[dict[str, str]]:
-  with open(folder / 'metrics.csv', newline='') as file:
-    return list(csv.DictReader(file))
+  return tables.read(folder / 'metrics.csv')
 
 
 def test_one_row_a_round_and_empty_cells_where_nothing_was_measured(tmp_path):
