@@ -4,13 +4,13 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 
 from benchmarks import cases, run
 from benchmarks.contenders import registry
+from tests.testing import patience
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _PATIENCE_SECONDS = 180
@@ -85,13 +85,12 @@ def test_peer_reaches_the_same_weights(tmp_path, peer):
 @pytest.mark.parametrize('signum', [signal.SIGINT, signal.SIGTERM])
 def test_nothing_is_left_when_it_is_stopped(tmp_path, signum):
   program = _start(tmp_path, '--cases=tiny', '--contenders=tff', '--rounds=999')
-  seen = []
-  deadline = time.monotonic() + _PATIENCE_SECONDS
-  while not any(child.name() == 'worker_binary' for child in seen):
-    assert program.poll() is None
-    assert time.monotonic() < deadline
-    time.sleep(0.1)
-    seen = psutil.Process(program.pid).children(recursive=True)
+
+  def children():
+    found = psutil.Process(program.pid).children(recursive=True)
+    return found if 'worker_binary' in [one.name() for one in found] else []
+
+  seen = patience.until(lambda: children(), _PATIENCE_SECONDS, [program])
   program.send_signal(signum)
   program.communicate(timeout=_PATIENCE_SECONDS)
   assert program.returncode == 130

@@ -1,12 +1,10 @@
 """The bounds of theorems beside runs, as a program."""
 
-import csv
-
 import numpy as np
 import pytest
 
 from configs.pfedkm import regressions
-from tests.testing import raw_data
+from tests.testing import csv_files, raw_data
 from tff_algos.experiments import datasets, experiment
 
 
@@ -26,8 +24,7 @@ def test_the_program_writes_a_row_for_every_checkpoint(
   assert program.returncode == 0, program.stderr
   assert not program.complaints
   assert not program.temporary_files() and not program.processes()
-  with open(folder / 'evaluation' / 'bounds.csv', newline='') as file:
-    rows = list(csv.DictReader(file))
+  rows = csv_files.read(folder / 'evaluation' / 'bounds.csv')
   assert [row['round'] for row in rows] == ['0', '1', '2']
   for row in rows:
     # What the theorems say, with the assumptions that they make.
@@ -66,11 +63,10 @@ def test_the_program_writes_a_row_for_every_number_of_rounds(
   assert program.returncode == 0, program.stderr
   assert not program.complaints
   assert not program.temporary_files() and not program.processes()
-  with open(tmp_path / 'evaluation' / 'bounds.csv') as file:
-    rows = [
-      {name: float(value) for name, value in row.items()}
-      for row in csv.DictReader(file)
-    ]
+  rows = [
+    {name: float(value) for name, value in row.items()}
+    for row in csv_files.read(tmp_path / 'evaluation' / 'bounds.csv')
+  ]
   assert [row['rounds'] for row in rows] == [1, 2, 3]
   for row in rows:
     assert row['learning_rate_excess'] < 1

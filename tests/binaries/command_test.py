@@ -7,13 +7,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from binaries import __main__ as tff_algos_program
 from binaries import command
-from tests.testing import programs
+from tests.testing import patience, programs
 from tff_algos.core import errors
 
 _DIGITS = '--config=configs/fed_soft/digits.py'
@@ -63,9 +62,7 @@ def test_signal_ends_it_with_all_cleaned_up(
   launcher, signum, returncode, words
 ):
   program = launcher.start('tests.testing.small_program', ENDING='wait')
-  while not program.stdout:
-    assert program.poll() is None, program.stderr
-    time.sleep(0.01)
+  patience.until(lambda: program.stdout, alive=[program])
   program.send_signal(signum)
   assert program.wait().returncode == returncode
   assert program.stdout.splitlines() == ['ready', 'cleaned up']

@@ -12,7 +12,7 @@ import pytest
 from absl import flags
 
 from binaries import mirrored_flags
-from tests.testing import s3_server
+from tests.testing import patience, s3_server
 from tff_algos.core import cache_folder, errors
 from tff_algos.stores import mirror as mirror_lib
 from tff_algos.stores import objects, pointer
@@ -198,9 +198,7 @@ def test_build_train_die_elsewhere_go_on_export_and_serve(
       *(_CONFIG, f'--workdir={address}', *_ROUNDS),
       **machines[0],
     )
-    while _head(address).snapshot == before:
-      assert killed.poll() is None, killed.stderr
-      time.sleep(0.02)
+    patience.until(lambda: _head(address).snapshot != before, 240, [killed])
     killed.send_signal(signal.SIGKILL)
     assert killed.wait().returncode == -signal.SIGKILL, killed.stderr
     refused = launcher.run(
@@ -209,8 +207,7 @@ def test_build_train_die_elsewhere_go_on_export_and_serve(
       **machines[1],
     )
     assert refused.returncode == 75 and 'is in use by' in refused.stderr
-    while _head(address).until > time.time():
-      time.sleep(0.5)
+    patience.until(lambda: _head(address).until <= time.time(), 240)
     run('train', *_ROUNDS, machine=machines[1])
     run('evaluate', *_ROUNDS, machine=machines[2])
     monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'd'))
@@ -234,9 +231,7 @@ def test_build_train_die_elsewhere_go_on_export_and_serve(
       stack.callback(
         lambda: (server.send_signal(signal.SIGTERM), server.wait())
       )
-      while not (tmp_path / 'ports').exists():
-        assert server.poll() is None, server.stderr
-        time.sleep(0.05)
+      patience.until(lambda: (tmp_path / 'ports').exists(), 240, [server])
       port = json.loads((tmp_path / 'ports').read_text())['rest_api_port']
       url = f'http://127.0.0.1:{port}/v1/models/cluster_models'
       run('export', '--nogate', *_ROUNDS, machine=machines[1])

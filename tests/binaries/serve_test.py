@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.testing import exportable, published, s3_server
+from tests.testing import exportable, patience, published, s3_server
 from tff_algos.core import cache_folder
 
 START_SECONDS = 120.0
@@ -38,11 +38,7 @@ def make_start(launcher, workdir, tmp_path):
       *(f'--workdir={workdir}', '--rest_api_port=0', '--port=0'),
       f'--port_file={port_file}',
     )
-    deadline = time.monotonic() + START_SECONDS
-    while not port_file.exists():
-      assert program.poll() is None, program.stderr
-      assert time.monotonic() < deadline
-      time.sleep(0.05)
+    patience.until(lambda: port_file.exists(), START_SECONDS, [program])
     port = json.loads(port_file.read_text())['rest_api_port']
     return program, f'http://127.0.0.1:{port}'
 

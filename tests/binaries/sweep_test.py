@@ -1,17 +1,14 @@
 """Sweeps as a program."""
 
-import csv
-import io
 import json
 import re
 import signal
-import time
 
 import distributed
 import psutil
 import pytest
 
-from tests.testing import programs
+from tests.testing import csv_files, patience, programs
 
 _SYNTHETIC = str(programs.ROOT / 'configs' / 'fed_soft' / 'synthetic.py')
 
@@ -72,8 +69,7 @@ def test_a_sweep_from_the_shell_is_made_once(launcher, tmp_path):
   program = launcher.run('tests.testing.unrendered', *arguments)
   assert program.returncode == 0, program.stderr
   assert program.stdout.count('(1 seed; clusters found (95 % interval): ') == 2
-  with open(tmp_path / 'sweep.csv', newline='') as file:
-    rows = list(csv.DictReader(file))
+  rows = csv_files.read(tmp_path / 'sweep.csv')
   assert [(row['algorithm.proximal_weight'], row['seed']) for row in rows] == [
     *(('0.1', '0'), ('10.0', '0'))
   ]
@@ -141,8 +137,7 @@ def _content(workdir):
       continue
     content = path.read_bytes()
     if path.name == 'metrics.csv':
-      rows = list(csv.DictReader(io.StringIO(content.decode())))
-      content = [{**row, 'seconds': ''} for row in rows]
+      content = [{**row, 'seconds': ''} for row in csv_files.read(path)]
     elif path.name == 'index.html':
       content = re.sub(rb'and [0-9.]+ s', b'', content)
     found[name] = content
@@ -165,7 +160,9 @@ def test_side_by_side_interrupted_and_resumed_is_the_same(
   workdir = tmp_path / 'sweep'
   arguments = ('binaries.sweep', *_GRID, f'--workdir={workdir}', '--parallel=2')
   program = launcher.start(*arguments)
-  _wait_until(lambda: len([*workdir.rglob('metrics.csv')]) == 2, program)
+  patience.until(
+    lambda: len([*workdir.rglob('metrics.csv')]) == 2, 240, [program]
+  )
   assert len(_runs_of(program)) == 2
   program.send_signal(signum)
   assert program.wait().returncode == 128 + signum
@@ -184,7 +181,7 @@ def test_a_run_that_is_killed_is_told_and_made_by_the_next_sweep(
   workdir = tmp_path / 'sweep'
   arguments = ('binaries.sweep', *_GRID, f'--workdir={workdir}', '--parallel=2')
   program = launcher.start(*arguments)
-  _wait_until(lambda: [*workdir.rglob('metrics.csv')], program)
+  patience.until(lambda: [*workdir.rglob('metrics.csv')], 240, [program])
   _runs_of(program)[0].kill()
   assert program.wait().returncode == 1
   assert '1 of 4 runs were refused' in program.stderr
@@ -213,7 +210,9 @@ def test_a_dask_cluster_makes_the_same(
       f'--workdir={workdir}',
       f'--dask={cluster.scheduler_address}',
     )
-    _wait_until(lambda: len([*workdir.rglob('metrics.csv')]) == 2, program)
+    patience.until(
+      lambda: len([*workdir.rglob('metrics.csv')]) == 2, 240, [program]
+    )
     # Another worker resumes the run of one that is lost.
     with distributed.Client(cluster, set_as_default=False) as client:
       pid = next(iter(client.run(_pid).values()))
@@ -279,11 +278,3 @@ def _check_nothing_is_left(program, workdir):
   assert not program.processes()
   assert not program.temporary_files()
   assert not [*workdir.rglob('.lock'), *workdir.rglob('.staging*')]
-
-
-def _wait_until(is_so, program):
-  deadline = time.monotonic() + 240
-  while not is_so():
-    assert program.poll() is None, program.stderr
-    assert time.monotonic() < deadline
-    time.sleep(0.05)

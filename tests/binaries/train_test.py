@@ -1,6 +1,5 @@
 """Training as a program: killed, interrupted, resumed, refused."""
 
-import csv
 import dataclasses
 import pathlib
 import shutil
@@ -11,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from tests.testing import regressions
+from tests.testing import csv_files, patience, regressions
 from tff_algos.experiments import session, training
 
 _SYNTHETIC = '--config=configs/fed_soft/synthetic.py:smoke'
@@ -32,11 +31,9 @@ def _read(folder: pathlib.Path, config=None) -> _Trained:
   with session.open_session(config or regressions.config(), folder) as opened:
     round_num, server_state = opened.restore()
     client_states = opened.store.load(np.arange(12))
-  with open(folder / 'metrics.csv', newline='') as file:
-    rows = [
-      {name: value for name, value in row.items() if name != 'seconds'}
-      for row in csv.DictReader(file)
-    ]
+  rows = csv_files.read(folder / 'metrics.csv')
+  for row in rows:
+    del row['seconds']
   memberships = {
     path.name: np.load(path) for path in (folder / 'memberships').iterdir()
   }
@@ -45,8 +42,7 @@ def _read(folder: pathlib.Path, config=None) -> _Trained:
 
 def _round_seconds(folder: pathlib.Path) -> float:
   """Returns the mean time of a round."""
-  with open(folder / 'metrics.csv', newline='') as file:
-    _, *rounds = csv.DictReader(file)
+  _, *rounds = csv_files.read(folder / 'metrics.csv')
   return float(np.mean([float(row['seconds']) for row in rounds]))
 
 
@@ -85,12 +81,13 @@ class _Training:
 
   def wait_for_rows(self, program, num_rows: int) -> None:
     """Returns when so many rows are in the log, or the program has ended."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while (
-      regressions.num_rows(self.folder) < num_rows and program.poll() is None
-    ):
-      assert time.monotonic() < deadline, program.stderr
-      time.sleep(0.005)
+    patience.until(
+      lambda: (
+        regressions.num_rows(self.folder) >= num_rows
+        or program.poll() is not None
+      ),
+      _PATIENCE_SECONDS,
+    )
 
   def start_and_wait_for_rows(self, num_rows: int):
     """Starts, and returns when so many new rows are in the log."""
@@ -222,10 +219,7 @@ def test_no_tff_worker_is_left(start_training, signum, returncode):
   if signum is not None:
     program.send_signal(signum)
   assert program.wait().returncode == returncode
-  deadline = time.monotonic() + 10
-  while program.processes():
-    assert time.monotonic() < deadline, program.processes()
-    time.sleep(0.05)
+  patience.until(lambda: not program.processes(), 10)
   if signum != signal.SIGKILL:
     _assert_nothing_is_left(program, training.folder)
 

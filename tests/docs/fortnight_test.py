@@ -1,6 +1,5 @@
 """The raw data of the simulated fortnight: who is there, what goes wrong."""
 
-import csv
 import hashlib
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import pytest
 
 from docs.examples import fortnight
 from pipelines import options
-from tests.testing import programs, raw_data
+from tests.testing import csv_files, programs, raw_data
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
@@ -21,8 +20,7 @@ def _read(folder):
   """Returns file name -> rows."""
   found = {}
   for path in sorted(folder.iterdir()):
-    with path.open(newline='') as file:
-      found[path.name] = list(csv.DictReader(file))
+    found[path.name] = csv_files.read(path)
   return found
 
 

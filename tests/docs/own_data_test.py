@@ -10,7 +10,7 @@ import zipfile
 import pytest
 
 from docs.examples import beijing_air
-from tests.testing import programs
+from tests.testing import csv_files, programs
 from tff_algos.experiments import config_file, datasets, experiment
 from tff_algos.experiments.own_data import inspection
 
@@ -59,8 +59,7 @@ def test_table_of_two_stations(tmp_path, write):
   out = tmp_path / 'out' / 'air.csv'
   # 36 sixth hours have one 24 hours later; of one of them it is not known.
   assert beijing_air.write(write(tmp_path), out) == 2 * 35
-  with out.open(newline='') as file:
-    rows = [*csv.DictReader(file)]
+  rows = csv_files.read(out)
   assert [row['time'] for row in rows[:3]] == [
     *('2013-03-01T00:00', '2013-03-01T12:00', '2013-03-01T18:00')
   ]

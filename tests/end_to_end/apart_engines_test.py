@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import distributed
@@ -18,7 +17,14 @@ import pytest
 from pipelines import build_dataset
 from pipelines.scoring import batch_inference, model_choice
 from pipelines.sources import base
-from tests.testing import published, raw_data, raw_tables, s3_server, scoring
+from tests.testing import (
+  patience,
+  published,
+  raw_data,
+  raw_tables,
+  s3_server,
+  scoring,
+)
 from tff_algos.core import cache_folder
 from tff_algos.stores import objects as objects_lib
 
@@ -57,18 +63,11 @@ def _cluster(
       env={**os.environ, 'TMPDIR': str(seen)},
     )
     try:
-      _wait_until(lambda: len(cluster.scheduler.workers) == num_workers)
+      patience.until(lambda: len(cluster.scheduler.workers) == num_workers)
       yield cluster
     finally:
       worker.terminate()
       worker.wait(60)
-
-
-def _wait_until(is_so):
-  deadline = time.monotonic() + 60
-  while not is_so():
-    assert time.monotonic() < deadline
-    time.sleep(0.05)
 
 
 @pytest.mark.parametrize('num_workers', [2, 4])
@@ -111,7 +110,7 @@ def test_builds_and_predictions(s3, num_workers, tmp_path, monkeypatch):
     try:
       armed = ['build']
       build_dataset.build(config, hidden / 'there', flags)
-      _wait_until(lambda: len(cluster.scheduler.workers) == num_workers)
+      patience.until(lambda: len(cluster.scheduler.workers) == num_workers)
       armed = ['score']
       _score(workdir, hidden / 'scored_there', flags, f'{place.address}/run')
     finally:

@@ -4,7 +4,6 @@ import os
 import signal
 import tempfile
 import threading
-import time
 
 import distributed
 import psutil
@@ -12,7 +11,7 @@ import pytest
 
 from pipelines import build_dataset
 from pipelines.sources import base
-from tests.testing import raw_data
+from tests.testing import patience, raw_data
 
 _TWO_PROCESSES = (
   '--direct_num_workers=2',
@@ -101,11 +100,11 @@ def test_bytes_do_not_depend_on_the_engine(
 ):
   monkeypatch.setattr(base, 'BLOCK_SIZE', 500)
   cluster.scale(num_workers)
-  _wait_until(lambda: len(cluster.scheduler.workers) == num_workers)
+  patience.until(lambda: len(cluster.scheduler.workers) == num_workers)
   clients = set(cluster.scheduler.clients)
   _build_on(cluster, tmp_path, '--dask_npartitions=8')
   assert raw_data.file_bytes(tmp_path) == expected
-  _wait_until(lambda: set(cluster.scheduler.clients) == clients)
+  patience.until(lambda: set(cluster.scheduler.clients) == clients)
 
 
 @pytest.mark.verify
@@ -115,13 +114,13 @@ def test_worker_that_is_killed_in_the_middle_changes_nothing(
 ):
   monkeypatch.setattr(base, 'BLOCK_SIZE', 500)
   cluster.scale(2)
-  _wait_until(lambda: len(cluster.scheduler.workers) == 2)
+  patience.until(lambda: len(cluster.scheduler.workers) == 2)
   victim = _pid_of_a_worker(cluster)
   killed = threading.Thread(target=_kill_at, args=(victim, tmp_path, stage))
   killed.start()
   _build_on(cluster, tmp_path, '--dask_npartitions=16')
   killed.join()
-  _wait_until(lambda: not psutil.pid_exists(victim))
+  patience.until(lambda: not psutil.pid_exists(victim))
   assert raw_data.file_bytes(tmp_path) == expected
 
 
@@ -132,15 +131,8 @@ def _pid_of_a_worker(cluster):
 
 def _kill_at(pid, dataset, stage):
   """Kills a process when a step has begun to write its files."""
-  _wait_until(lambda: list(dataset.glob(f'.staging-*/work/{stage}-*')))
+  patience.until(lambda: list(dataset.glob(f'.staging-*/work/{stage}-*')))
   os.kill(pid, signal.SIGKILL)
-
-
-def _wait_until(is_so):
-  deadline = time.monotonic() + 60
-  while not is_so():
-    assert time.monotonic() < deadline
-    time.sleep(0.005)
 
 
 def _large_config():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import evaluated, raw_data, toys
+from tests.testing import evaluated, toys
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.data import schema
 from tff_algos.evaluation import evaluator
@@ -21,14 +21,7 @@ from tff_algos.numerics import trees
   ],
 )
 def case(request, tmp_path_factory):
-  folder = tmp_path_factory.mktemp('dataset')
-  made = (
-    evaluated.Case(folder, raw_data.digits_config(), 'logistic_regression')
-    if request.param == 'classification'
-    else evaluated.Case(
-      folder, evaluated.regression_config(), 'linear_regression'
-    )
-  )
+  made = evaluated.build(request.param, tmp_path_factory.mktemp('dataset'))
   with made.dataset:
     yield made
 

@@ -1,6 +1,5 @@
 """An algorithm, a Keras model and a source from a package outside of the tree."""
 
-import csv
 import pathlib
 import shutil
 
@@ -8,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import contract, toys
+from tests.testing import contract, csv_files, toys
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import plugins
 from tff_algos.data import dataset as dataset_lib
@@ -59,8 +58,7 @@ def test_it_runs_from_raw_data_to_a_served_prediction(finished):
 @pytest.mark.verify
 def test_it_learns_the_rings(finished, folder):
   assert finished.returncode == 0, finished.stderr
-  with (folder / 'run' / 'metrics.csv').open() as file:
-    rows = list(csv.DictReader(file))
+  rows = csv_files.read(folder / 'run' / 'metrics.csv')
   scores = [
     float(row['participating/test/cluster/accuracy'])
     for row in rows

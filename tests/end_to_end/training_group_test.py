@@ -1,8 +1,6 @@
 """Several processes on loopback train together; one is killed."""
 
-import csv
 import signal
-import time
 
 import numpy as np
 import pytest
@@ -10,7 +8,7 @@ import tensorflow as tf
 
 from configs.fed_avg import digits
 from configs.fed_soft import synthetic
-from tests.testing import groups
+from tests.testing import csv_files, groups, patience
 from tff_algos.experiments import datasets, experiment, session
 
 # Only the order of the sums differs from that of one process.
@@ -85,23 +83,21 @@ class _Training:
       round_num, server_state = opened.restore()
       indices = np.arange(opened.source.population.num_clients)
       states = opened.store.load(indices)
-    with open(self.folder / 'metrics.csv', newline='') as file:
-      rows = [
-        {key: float(value or 'nan') for key, value in row.items()}
-        for row in csv.DictReader(file)
-      ]
+    rows = [
+      {key: float(value or 'nan') for key, value in row.items()}
+      for row in csv_files.read(self.folder / 'metrics.csv')
+    ]
     for row in rows:
       row.pop('seconds')
     return round_num, server_state, states, rows
 
   def wait_for_new_checkpoint(self, group):
-    deadline = time.monotonic() + _PATIENCE_SECONDS
     before = {*self.folder.glob('checkpoints/round_*')}
-    while before >= {*self.folder.glob('checkpoints/round_*')}:
-      for program in group.programs:
-        assert program.poll() is None, program.stderr
-      assert time.monotonic() < deadline
-      time.sleep(0.005)
+    patience.until(
+      lambda: {*self.folder.glob('checkpoints/round_*')} - before,
+      _PATIENCE_SECONDS,
+      group.programs,
+    )
 
   def assert_nothing_is_left(self, group):
     for program in group.programs:

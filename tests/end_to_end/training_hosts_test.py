@@ -5,7 +5,6 @@ addresses and ports, and sees the others over a bridge.
 """
 
 import contextlib
-import csv
 import functools
 import json
 import os
@@ -75,8 +74,7 @@ class _Training:
       time.sleep(0.01)
 
   def rows(self):
-    with open(self.folder / 'metrics.csv', newline='') as file:
-      return [*csv.DictReader(file)]
+    return csv_files.read(self.folder / 'metrics.csv')
 
 
 def _losses(rows):

@@ -30,6 +30,7 @@ import grpc
 import numpy as np
 import psutil
 
+from tests.testing import patience
 from tff_algos.serving import clients
 
 WIDTH = 64
@@ -104,10 +105,7 @@ def server(folder: pathlib.Path, *flags: str) -> Iterator[tuple[Ports, int]]:
       stderr=log,
     )
   try:
-    deadline = time.monotonic() + _START_SECONDS
-    while not port_file.exists():
-      assert process.poll() is None and time.monotonic() < deadline
-      time.sleep(0.05)
+    patience.until(lambda: port_file.exists(), _START_SECONDS, [process])
     yield Ports(**json.loads(port_file.read_text())), process.pid
   finally:
     process.terminate()

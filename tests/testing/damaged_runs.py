@@ -12,7 +12,6 @@ prints a table of all cases.
 
 import collections
 import contextlib
-import csv
 import os
 import pathlib
 import re
@@ -25,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 from configs.fed_soft import synthetic
-from tests.testing import unrendered
+from tests.testing import csv_files, unrendered
 from tff_algos.core import errors
 from tff_algos.experiments import (
   datasets,
@@ -327,8 +326,7 @@ class Laboratory:
 
 def _state(folder, names=None):
   """Returns what must be equal after the same training, by kind."""
-  with open(folder / 'metrics.csv', newline='') as file:
-    rows = list(csv.DictReader(file))
+  rows = csv_files.read(folder / 'metrics.csv')
   for row in rows:
     row.pop('seconds', None)
   kinds = {'metrics': rows}

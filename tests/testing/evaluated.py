@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines import build_dataset, options
-from tests.testing import toys
+from tests.testing import raw_data, toys
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.algorithms.fed_soft import fed_soft
 from tff_algos.core import config as config_lib
@@ -18,7 +18,7 @@ from tff_algos.training import loop
 NUM_CLUSTERS = 3
 
 
-def regression_config():
+def _regression_config():
   return config_lib.from_dict(
     options.DatasetConfig,
     {
@@ -117,6 +117,13 @@ class Case:
 
   def examples(self, client_ids, split):
     return [self.dataset.examples(one, split) for one in client_ids]
+
+
+def build(task, folder):
+  """Returns a case of digits or of the regression, by its task."""
+  if task == 'classification':
+    return Case(folder, raw_data.digits_config(), 'logistic_regression')
+  return Case(folder, _regression_config(), 'linear_regression')
 
 
 def mean(values: np.ndarray) -> float:

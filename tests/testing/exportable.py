@@ -144,12 +144,13 @@ def sample_inputs(num_rows: int = 5) -> np.ndarray:
   return rng.normal(size=[num_rows, NUM_FEATURES]).astype(np.float32)
 
 
-def write_all(folder: pathlib.Path) -> None:
-  """Writes under a folder the files of `export_all`, which takes seconds."""
+def write_all(folder: pathlib.Path) -> pathlib.Path:
+  """Writes the files of `export_all`, which takes seconds; returns the folder."""
   for name, content in _exported_files().items():
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
+  return folder
 
 
 @functools.cache

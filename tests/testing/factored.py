@@ -4,7 +4,6 @@ from tests.testing import contract, toys
 from tff_algos.algorithms import registry
 from tff_algos.runtimes import debug_runtime
 
-LAYER = 'conv'
 NUM_COEFFICIENTS, NUM_ATOMS, NUM_HEAD = 4, 18, 24
 NUM_ALL = NUM_COEFFICIENTS + NUM_ATOMS + NUM_HEAD
 SOURCE = contract.build_source()

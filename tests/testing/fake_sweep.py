@@ -4,11 +4,11 @@ A run has two clusters, two sources, `a` and `b`, and four clients. Cluster
 `order[0]` is good at `a` and cluster `order[1]` at `b`.
 """
 
-import csv
 import math
 import pathlib
 from collections.abc import Sequence
 
+from tests.testing import csv_files
 from tff_algos.core import sealed_json
 from tff_algos.reports.sweep import plan as plan_lib
 
@@ -49,7 +49,7 @@ def write_run(
     folder / 'config.json', {'name': 'x', 'config_hash': 'y', 'config': {}}
   )
   rounds = _rounds(level, order, ari, num_rounds, score)
-  _write_csv(folder / 'metrics.csv', rounds)
+  csv_files.write(folder / 'metrics.csv', rounds)
   summary = {
     'last': {k: v for k, v in rounds[-1].items() if 'cost' not in k},
     'best_by_validation': rounds[-2],
@@ -72,7 +72,7 @@ def write_run(
   # An unseen client chooses, too; it does not count.
   clients.append({**clients[0], 'client_id': 'new', 'group': 'unseen'})
   clients[-1]['cluster_id'] = 1
-  _write_csv(folder / 'evaluation' / 'clients.csv', clients)
+  csv_files.write(folder / 'evaluation' / 'clients.csv', clients)
 
 
 def _rounds(level, order, ari, num_rounds, score):
@@ -131,10 +131,3 @@ def write_diverged(workdir: pathlib.Path) -> None:
 def write_plan(workdir: pathlib.Path, plan: plan_lib.Plan) -> None:
   """Writes `sweep.json`."""
   sealed_json.write(workdir / plan_lib.FILE, plan_lib.to_dict(plan))
-
-
-def _write_csv(path: pathlib.Path, rows) -> None:
-  with path.open('w', newline='', encoding='utf-8') as file:
-    writer = csv.DictWriter(file, rows[0])
-    writer.writeheader()
-    writer.writerows(rows)

@@ -1,13 +1,12 @@
 """Writes the files of a run that never was, with numbers like a real one's."""
 
-import csv
 import json
 import pathlib
 import shutil
 
 import numpy as np
 
-from tests.testing import fake_atoms, fake_audit, fake_drift
+from tests.testing import csv_files, fake_atoms, fake_audit, fake_drift
 from tff_algos.core import sealed_json, seeds
 from tff_algos.evaluation import recovery
 
@@ -50,8 +49,8 @@ def write(
     )
   fake_atoms.write(workdir, num_clients)
   fake_drift.write(workdir)
-  _write_csv(workdir / 'metrics.csv', rows)
-  _write_csv(workdir / 'evaluation' / 'clients.csv', fake.clients())
+  csv_files.write(workdir / 'metrics.csv', rows)
+  csv_files.write(workdir / 'evaluation' / 'clients.csv', fake.clients())
   summary = {
     **_last_and_best(rows, score),
     'source_names': list(source_names),
@@ -249,12 +248,3 @@ def _regrouping(round_num):
     'train/k_means_iterations': 4 if round_num < 3 else 2,
     'train/k_means_inertia': 2.0 + 1 / round_num,
   }
-
-
-def _write_csv(path, rows):
-  rows = list(rows)
-  columns = dict.fromkeys(key for row in rows for key in row)
-  with path.open('w', newline='', encoding='utf-8') as file:
-    writer = csv.DictWriter(file, columns)
-    writer.writeheader()
-    writer.writerows(rows)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tests.testing import index_hash
+from tests.testing import cohorts, index_hash
 from tff_algos.core import seeds
 
 
@@ -65,8 +65,7 @@ def run(clients, client_ids, centers, options, num_rounds, seed):
   )
   rounds = []
   for t in range(1, num_rounds + 1):
-    generator = seeds.numpy_generator(seed, 'cohort', t)
-    drawn = np.sort(generator.choice(available, options.cohort_size, False))
+    drawn = cohorts.drawn(seed, t, available, options.cohort_size)
     uploads, weights, met, unlikely = [], [], [], []
     for k in drawn:
       x, y = clients[k]

@@ -11,13 +11,10 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 
-from tests.testing import programs
+from tests.testing import patience, programs
 
-_PATIENCE_SECONDS = 60.0
-_POLL_SECONDS = 0.005
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 # Events of shutil.rmtree are relative to a folder that is open.
 _RELATIVE = ('os.remove', 'os.rmdir')
@@ -109,7 +106,7 @@ def run_killed_at(
     Whether it was killed; False if it came to its end before.
   """
   program = start(launcher, function, *arguments, change_number=change_number)
-  assert program.wait().returncode in (0, -signal.SIGKILL), _end_of(program)
+  assert program.wait().returncode in (0, -signal.SIGKILL), program.stderr
   return program.returncode == -signal.SIGKILL
 
 
@@ -125,11 +122,7 @@ def child(
   """
   program = start(launcher, function, *arguments)
   try:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while not program.stdout:
-      assert program.poll() is None, _end_of(program)
-      assert time.monotonic() < deadline, 'the child is not ready'
-      time.sleep(_POLL_SECONDS)
+    patience.until(lambda: program.stdout, alive=[program])
     yield program.pid
   finally:
     program.send_signal(signal.SIGKILL)
@@ -139,10 +132,6 @@ def child(
 def ready() -> None:
   """Lets `child` enter its block; for the function in the child."""
   print('ready', flush=True)
-
-
-def _end_of(program: programs.Program) -> str:
-  return f'the child ended with {program.returncode}: {program.stderr}'
 
 
 if __name__ == '__main__':

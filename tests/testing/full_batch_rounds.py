@@ -7,8 +7,7 @@ import types
 
 import numpy as np
 
-from tests.testing import continued, toys
-from tff_algos.core import seeds
+from tests.testing import cohorts, continued, toys
 from tff_algos.numerics import optimizers
 from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
@@ -70,9 +69,7 @@ def vector(weights):
 
 def drawn(cohort_size, round_num):
   """The library's draw, made again."""
-  generator = seeds.numpy_generator(0, 'cohort', round_num)
-  available = np.flatnonzero(SIZES)
-  return np.sort(generator.choice(available, cohort_size, replace=False))
+  return cohorts.drawn(0, round_num, np.flatnonzero(SIZES), cohort_size)
 
 
 def gradient(w, k):

@@ -8,6 +8,15 @@ import tensorflow as tf
 from tff_algos.core import model as model_lib
 
 
+def shifted(model: model_lib.Model) -> dict[str, np.ndarray]:
+  """Returns weights of which none is 0, 1 or small."""
+  generator = np.random.default_rng(1)
+  return {
+    name: leaf.numpy() + generator.normal(0, 0.5, leaf.shape).astype('f4')
+    for name, leaf in model.initialize(tf.constant([0, 1])).items()
+  }
+
+
 def check_agrees_with_keras(
   model: model_lib.Model,
   keras: tf.keras.Model,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tests.testing import index_hash
+from tests.testing import cohorts, index_hash
 from tff_algos.core import seeds
 
 
@@ -63,8 +63,7 @@ def run(clients, client_ids, model, options, num_rounds, seed):
   available = np.flatnonzero([len(y) for _, y in clients])
   rounds = []
   for k in range(1, num_rounds + 1):
-    generator = seeds.numpy_generator(seed, 'cohort', k)
-    drawn = np.sort(generator.choice(available, options.cohort_size, False))
+    drawn = cohorts.drawn(seed, k, available, options.cohort_size)
     uploads, seen = [], []
     for i in drawn:
       client_seed = seeds.derive_seed(seed, 'train', k, client_ids[i])

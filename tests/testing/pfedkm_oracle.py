@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tests.testing import index_hash
+from tests.testing import cohorts, index_hash
 from tff_algos.core import seeds
 
 
@@ -78,8 +78,7 @@ def run(clients, client_ids, start, options, num_rounds, seed):
   for t in range(1, num_rounds + 1):
     cohort = np.flatnonzero(sizes)
     if options.cohort_size:
-      generator = seeds.numpy_generator(seed, 'cohort', t)
-      cohort = np.sort(generator.choice(cohort, options.cohort_size, False))
+      cohort = cohorts.drawn(seed, t, cohort, options.cohort_size)
     uploads, seen = [], []
     for i in cohort:
       client_seed = seeds.derive_seed(seed, 'train', t, client_ids[i])

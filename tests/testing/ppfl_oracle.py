@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tests.testing import index_hash
+from tests.testing import cohorts, index_hash
 from tff_algos.core import seeds
 
 
@@ -72,10 +72,7 @@ def run(clients, client_ids, theta, affinity, options, num_rounds, seed):
     if options.laplacian_weight and not options.cohort_size:
       moved = np.arange(len(clients))  # W is all ones: nobody stands apart.
     if options.cohort_size:
-      generator = seeds.numpy_generator(seed, 'cohort', t)
-      drawn = moved = np.sort(
-        generator.choice(drawn, options.cohort_size, False)
-      )
+      drawn = moved = cohorts.drawn(seed, t, drawn, options.cohort_size)
     block = 'joint' if options.schedule == 'alternating' else 'both'
     if options.schedule == 'random_block':
       draw = seeds.numpy_generator(seed, 'block', t).random()

@@ -1,10 +1,10 @@
 """A small table of numbers, categories and texts, with gaps."""
 
-import csv
 import pathlib
 from typing import Any
 
 from pipelines import options
+from tests.testing import csv_files
 from tff_algos.core import config as config_lib
 
 FEATURES = (
@@ -34,10 +34,7 @@ def rows(num_rows: int = 60) -> list[dict[str, str]]:
 
 def write(folder: pathlib.Path, table: list[dict[str, str]]) -> None:
   """Writes `table.csv`."""
-  with (folder / 'table.csv').open('w', newline='', encoding='utf-8') as file:
-    writer = csv.DictWriter(file, list(table[0]))
-    writer.writeheader()
-    writer.writerows(table)
+  csv_files.write(folder / 'table.csv', table)
 
 
 def config(folder: pathlib.Path, **overrides: Any) -> options.DatasetConfig:

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tff_algos.core import seeds
 from tff_algos.data import schema
 from tff_algos.models import registry as models
-from tff_algos.runtimes import client_sources
+from tff_algos.runtimes import client_sources, debug_runtime
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes.vectorized import vectorized_runtime
 from tff_algos.training import loop, simulation
@@ -141,6 +141,12 @@ def graph_runtime(
     num_clients,
     vectorized_runtime.VectorizedConfig(clients_per_block=1),
   )
+
+
+def build_runtime(name: str, algorithm, num_clients: int):
+  """Returns the runtime `debug`, or for `graphs` the one above."""
+  builders = {'debug': debug_runtime.DebugRuntime, 'graphs': graph_runtime}
+  return builders[name](algorithm, num_clients)
 
 
 def block_runtime(

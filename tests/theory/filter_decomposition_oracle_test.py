@@ -8,7 +8,7 @@ train all of them at once, by SGD with momentum which starts anew in every round
 import numpy as np
 import pytest
 
-from tests.testing import factored, index_hash, toys
+from tests.testing import cohorts, factored, index_hash, toys
 from tff_algos.algorithms import registry
 from tff_algos.core import seeds
 
@@ -62,11 +62,10 @@ def _train(weights, k, round_num, phase):
 
 def _round(weights, round_num, slow_period):
   """Returns the means of atoms, coefficients and head, each apart."""
-  generator = seeds.numpy_generator(0, 'cohort', round_num)
   sizes = np.array(
     [len(factored.SOURCE.examples(k).y) for k in range(_POPULATION.num_clients)]
   )
-  cohort = generator.choice(np.flatnonzero(sizes), _COHORT, replace=False)
+  cohort = cohorts.drawn(0, round_num, np.flatnonzero(sizes), _COHORT)
   is_full = (round_num - 1) % slow_period == 0
   phase = 'train' if is_full else 'fast'
   trained = [_train(weights, k, round_num, phase) for k in cohort]

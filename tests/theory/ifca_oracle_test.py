@@ -10,22 +10,20 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.testing import ifca_oracle, toys
+from tests.testing import ifca_oracle, oracle_rounds, toys
 from tff_algos.algorithms import ifca
 from tff_algos.numerics import optimizers, statistics
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
 
 _TOLERANCE = {'rtol': 5e-5, 'atol': 5e-5}
 _MARGIN = 1e-3
 _NUM_ROUNDS = 5
 _SEED = 3
-_THETAS = np.array([[3.0, 0, -1], [-1, 2, 2], [0, -3, 1]])
 # One client without examples, one with a single one, and short last batches.
 _SIZES = (7, 0, 1, 12, 5, 10, 4)
 _NUM_AVAILABLE = 6
 _SOURCE = toys.linear_clients(
-  _THETAS, np.eye(3)[np.arange(len(_SIZES)) % 3], _SIZES
+  oracle_rounds.THETAS, np.eye(3)[np.arange(len(_SIZES)) % 3], _SIZES
 )
 
 
@@ -51,9 +49,8 @@ def _build(options):
 
 def _expected(algorithm, options):
   server_state, _ = toys.initial_states(algorithm, _SOURCE.population, _SEED)
-  examples = [_SOURCE.examples(k) for k in range(len(_SIZES))]
   return ifca_oracle.run(
-    [(one.x.astype(np.float64), one.y.astype(np.float64)) for one in examples],
+    oracle_rounds.clients(_SOURCE),
     _SOURCE.population.client_ids,
     server_state.cluster_models['kernel'][..., 0],
     options,
@@ -62,14 +59,11 @@ def _expected(algorithm, options):
   )
 
 
-def _compare(algorithm, runtime, expected):
+def _compare(runtime_name, algorithm, expected):
   """Runs round by round and compares everything that a round leaves behind."""
-  start = None
-  for round_num, oracle in enumerate(expected, start=1):
-    server_state, states, (output,) = toys.run_rounds(
-      algorithm, runtime, _SOURCE, 1, _SEED, start, round_num
-    )
-    start = (server_state, states)
+  for oracle, server_state, states, (output,) in oracle_rounds.rounds(
+    runtime_name, algorithm, _SOURCE, expected, _SEED
+  ):
     np.testing.assert_allclose(
       server_state.cluster_models['kernel'][..., 0],
       oracle.centers,
@@ -82,7 +76,6 @@ def _compare(algorithm, runtime, expected):
     np.testing.assert_array_equal(choices, oracle.choices)
     loss = statistics.value_of(output.client_metrics['loss'])
     np.testing.assert_allclose(loss, oracle.loss, **_TOLERANCE)
-    assert output.num_invalid == 0
 
 
 _OPTIONS = {
@@ -118,10 +111,4 @@ def test_runtimes_follow_the_oracle(name, runtime_name):
   assert min(one.margin for one in expected) > _MARGIN
   # Every case has clients in at least two clusters.
   assert expected[-1].choices.max() > 0
-  runtime = (
-    toys.graph_runtime(algorithm, len(_SIZES))
-    if runtime_name == 'graphs'
-    else debug_runtime.DebugRuntime(algorithm, len(_SIZES))
-  )
-  with runtime:
-    _compare(algorithm, runtime, expected)
+  _compare(runtime_name, algorithm, expected)

@@ -18,18 +18,10 @@ _TRAINING = local_training.LocalTrainingConfig(
   2, 4, optimizers.OptimizerConfig('sgd', 0.1)
 )
 _SIZES = contract.SIZES
-_RUNTIMES = {
-  'graphs': lambda algorithm: toys.graph_runtime(algorithm, len(_SIZES)),
-  'debug': lambda algorithm: debug_runtime.DebugRuntime(algorithm, len(_SIZES)),
-}
 
 
 @pytest.mark.parametrize(
-  'runtime',
-  [
-    pytest.param(name, marks=[pytest.mark.verify] * (name == 'graphs'))
-    for name in _RUNTIMES
-  ],
+  'runtime', [pytest.param('graphs', marks=pytest.mark.verify), 'debug']
 )
 def test_one_cluster_by_examples_is_fed_avg_bit_for_bit(runtime):
   options = {'cohort_size': 3, 'local_training': _TRAINING}
@@ -53,7 +45,10 @@ def test_one_cluster_by_examples_is_fed_avg_bit_for_bit(runtime):
   first = fed_avg.ServerState(
     {name: leaf[0] for name, leaf in server_state.cluster_models.items()}
   )
-  with _RUNTIMES[runtime](one) as ours, _RUNTIMES[runtime](other) as theirs:
+  with (
+    toys.build_runtime(runtime, one, len(_SIZES)) as ours,
+    toys.build_runtime(runtime, other, len(_SIZES)) as theirs,
+  ):
     found, _, outputs = toys.run_rounds(
       one, ours, source, 3, start=(server_state, states)
     )

@@ -10,21 +10,19 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.testing import pfedkm_oracle, toys
+from tests.testing import oracle_rounds, pfedkm_oracle, toys
 from tff_algos.algorithms.pfedkm import pfedkm, regrouping
 from tff_algos.numerics import statistics
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import moreau_envelope
 
 _TOLERANCE = {'rtol': 5e-5, 'atol': 5e-5}
 _MARGIN = 1e-3
 _NUM_ROUNDS = 3
 _SEED = 3
-_THETAS = np.array([[3.0, 0, -1], [-1, 2, 2], [0, -3, 1]])
 # One client without examples, one with a single one, and short last batches.
 _SIZES = (7, 0, 1, 12, 5, 30, 4, 9)
 _SOURCE = toys.linear_clients(
-  _THETAS, np.eye(3)[np.arange(len(_SIZES)) % 3], _SIZES
+  oracle_rounds.THETAS, np.eye(3)[np.arange(len(_SIZES)) % 3], _SIZES
 )
 
 
@@ -55,9 +53,8 @@ def _build(options):
 
 def _expected(algorithm, options):
   server_state, _ = toys.initial_states(algorithm, _SOURCE.population, _SEED)
-  examples = [_SOURCE.examples(k) for k in range(len(_SIZES))]
   return pfedkm_oracle.run(
-    [(one.x.astype(np.float64), one.y.astype(np.float64)) for one in examples],
+    oracle_rounds.clients(_SOURCE),
     _SOURCE.population.client_ids,
     server_state.cluster_models['kernel'][0, :, 0],
     options,
@@ -66,14 +63,11 @@ def _expected(algorithm, options):
   )
 
 
-def _compare(algorithm, runtime, expected):
+def _compare(runtime_name, algorithm, expected):
   """Runs round by round and compares everything that a round leaves behind."""
-  start = None
-  for round_num, oracle in enumerate(expected, start=1):
-    server_state, states, (output,) = toys.run_rounds(
-      algorithm, runtime, _SOURCE, 1, _SEED, start, round_num
-    )
-    start = (server_state, states)
+  for oracle, server_state, states, (output,) in oracle_rounds.rounds(
+    runtime_name, algorithm, _SOURCE, expected, _SEED
+  ):
     np.testing.assert_allclose(
       server_state.cluster_models['kernel'][..., 0],
       oracle.models,
@@ -95,7 +89,6 @@ def _compare(algorithm, runtime, expected):
         metrics['k_means_inertia'], oracle.inertia, rtol=1e-3
       )
       np.testing.assert_allclose(metrics['moved_clients'], oracle.moved)
-    assert output.num_invalid == 0
 
 
 _OPTIONS = {
@@ -125,9 +118,7 @@ _SECOND_TIER = ('three clusters, half way, by examples', 'one cluster')
   ],
 )
 def test_rounds_follow_the_oracle(name):
-  _run(
-    name, lambda algorithm: debug_runtime.DebugRuntime(algorithm, len(_SIZES))
-  )
+  _run('debug', name)
 
 
 @pytest.mark.verify
@@ -135,16 +126,12 @@ def test_rounds_follow_the_oracle(name):
   'name', ['as printed', 'three clusters, half way, by examples']
 )
 def test_rounds_on_graphs_follow_the_oracle(name):
-  _run(
-    name,
-    lambda algorithm: toys.graph_runtime(algorithm, len(_SIZES)),
-  )
+  _run('graphs', name)
 
 
-def _run(name, build_runtime):
+def _run(runtime_name, name):
   options = dataclasses.replace(pfedkm_oracle.Options(), **_OPTIONS[name])
   algorithm = _build(options)
   expected = _expected(algorithm, options)
   assert min(one.margin for one in expected) > _MARGIN
-  with build_runtime(algorithm) as runtime:
-    _compare(algorithm, runtime, expected)
+  _compare(runtime_name, algorithm, expected)

@@ -18,10 +18,6 @@ _TRAINING = moreau_envelope.MoreauEnvelopeConfig(
   personal_learning_rate=0.1,
 )
 _SIZES = contract.SIZES
-_RUNTIMES = {
-  'graphs': lambda algorithm: toys.graph_runtime(algorithm, len(_SIZES)),
-  'debug': lambda algorithm: debug_runtime.DebugRuntime(algorithm, len(_SIZES)),
-}
 
 
 @pytest.mark.parametrize(
@@ -42,7 +38,10 @@ def test_one_cluster_is_pfedme_bit_for_bit(runtime, weighting):
     model, pfedkm.PFedKMConfig(num_clusters=1, **options)
   )
   other = pfedme.build_pfedme(model, pfedme.PFedMeConfig(**options))
-  with _RUNTIMES[runtime](one) as ours, _RUNTIMES[runtime](other) as theirs:
+  with (
+    toys.build_runtime(runtime, one, len(_SIZES)) as ours,
+    toys.build_runtime(runtime, other, len(_SIZES)) as theirs,
+  ):
     found, states, outputs = toys.run_rounds(one, ours, source, 3)
     expected, expected_states, expected_outputs = toys.run_rounds(
       other, theirs, source, 3
@@ -76,7 +75,7 @@ def test_options_that_change_nothing(options, sizes):
       points.model(2),
       pfedkm.PFedKMConfig(num_clusters=2, local_training=_TRAINING, **changes),
     )
-    with _RUNTIMES['debug'](algorithm) as runtime:
+    with debug_runtime.DebugRuntime(algorithm, len(_SIZES)) as runtime:
       found.append(toys.run_rounds(algorithm, runtime, source, 3)[0])
   plain, changed = found
   assert len(set(plain.cluster_assignment)) == 2

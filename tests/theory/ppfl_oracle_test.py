@@ -9,25 +9,21 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.testing import ppfl_oracle, toys
+from tests.testing import oracle_rounds, ppfl_oracle, toys
 from tff_algos.algorithms import registry
 from tff_algos.algorithms.ppfl import affinity, membership_descent, ppfl
 from tff_algos.core import config as config_lib
 from tff_algos.numerics import optimizers
 from tff_algos.rounds import lr_schedule
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
 
 _TOLERANCE = {'rtol': 1e-4, 'atol': 1e-4}
 _NUM_ROUNDS = 5
 _SEED = 3
-_THETAS = np.array([[3.0, 0, -1], [-1, 2, 2], [0, -3, 1]])
 # One client without examples, one with a single one, and short last batches.
 _SIZES = (7, 0, 1, 12, 5, 10, 4)
 _MIXTURES = np.random.default_rng(5).dirichlet(np.ones(3), len(_SIZES))
-_SOURCE = toys.linear_clients(_THETAS, _MIXTURES, _SIZES)
-_EXAMPLES = [_SOURCE.examples(k) for k in range(len(_SIZES))]
-_CLIENTS = [(one.x.astype(float), one.y.astype(float)) for one in _EXAMPLES]
+_SOURCE = toys.linear_clients(oracle_rounds.THETAS, _MIXTURES, _SIZES)
 
 
 def _build(options):
@@ -98,7 +94,7 @@ def _compare(options, runtime_name):
   algorithm = _build(options)
   server_state, _ = toys.initial_states(algorithm, _SOURCE.population, _SEED)
   expected = ppfl_oracle.run(
-    _CLIENTS,
+    oracle_rounds.clients(_SOURCE),
     _SOURCE.population.client_ids,
     server_state.model_weights['canonical']['kernel'][..., 0],
     np.ones((len(_SIZES), len(_SIZES))),
@@ -106,33 +102,24 @@ def _compare(options, runtime_name):
     _NUM_ROUNDS,
     _SEED,
   )
-  runtime = {
-    'debug': lambda: debug_runtime.DebugRuntime(algorithm, len(_SIZES)),
-    'graphs': lambda: toys.graph_runtime(algorithm, len(_SIZES)),
-  }[runtime_name]()
-  start = None
   blocks = set()
-  with runtime:
-    for round_num, oracle in enumerate(expected, start=1):
-      server_state, states, outputs = toys.run_rounds(
-        algorithm, runtime, _SOURCE, 1, _SEED, start, round_num
-      )
-      start = (server_state, states)
-      np.testing.assert_allclose(
-        server_state.model_weights['canonical']['kernel'][..., 0],
-        oracle.theta,
-        **_TOLERANCE,
-      )
-      memberships = np.stack(
-        [
-          algorithm.membership(server_state, state, index)
-          for index, state in enumerate(states)
-        ]
-      )
-      np.testing.assert_allclose(memberships, oracle.memberships, **_TOLERANCE)
-      np.testing.assert_allclose(memberships.sum(axis=1), 1, rtol=1e-5)
-      blocks |= {name for output in outputs for name in output.client_metrics}
-      assert sum(output.num_invalid for output in outputs) == 0
+  for oracle, server_state, states, outputs in oracle_rounds.rounds(
+    runtime_name, algorithm, _SOURCE, expected, _SEED
+  ):
+    np.testing.assert_allclose(
+      server_state.model_weights['canonical']['kernel'][..., 0],
+      oracle.theta,
+      **_TOLERANCE,
+    )
+    memberships = np.stack(
+      [
+        algorithm.membership(server_state, state, index)
+        for index, state in enumerate(states)
+      ]
+    )
+    np.testing.assert_allclose(memberships, oracle.memberships, **_TOLERANCE)
+    np.testing.assert_allclose(memberships.sum(axis=1), 1, rtol=1e-5)
+    blocks |= {name for output in outputs for name in output.client_metrics}
   assert blocks == {'loss', 'membership_loss'}
   assert np.abs(expected[-1].memberships - 1 / 3).max() > 0.05
   moves_all = options.laplacian_weight and not options.cohort_size

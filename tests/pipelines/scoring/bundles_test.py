@@ -32,9 +32,7 @@ _SCHEMA = schema_lib.Schema(
 
 @pytest.fixture(name='export', scope='module')
 def make_export(tmp_path_factory):
-  folder = tmp_path_factory.mktemp('export')
-  exportable.write_all(folder)
-  return folder
+  return exportable.write_all(tmp_path_factory.mktemp('export'))
 
 
 @pytest.fixture(name='loaded', scope='module')

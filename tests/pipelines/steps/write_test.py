@@ -1,5 +1,4 @@
 import json
-import resource
 
 import apache_beam as beam
 import numpy as np
@@ -9,7 +8,7 @@ from apache_beam.testing import util
 from pipelines.engines import runner
 from pipelines.publishing import staging as staging_lib
 from pipelines.steps import pieces, write
-from tests.testing import raw_data
+from tests.testing import full_disk, raw_data
 from tff_algos.core import errors
 from tff_algos.data import schema as schema_lib
 
@@ -171,12 +170,10 @@ def test_run_that_an_engine_loses_is_missed(writer, runs):
 def test_full_disk_is_an_error_of_the_disk(writer):
   """On a real limit, which ArrayRecord's C++ meets."""
   piece = _piece(range(50), [0] * 50, [0] * 50)
-  before = resource.getrlimit(resource.RLIMIT_FSIZE)
   # An empty ArrayRecord file takes 128 KiB.
-  resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
-  try:
-    with pytest.raises(OSError, match='File too large'):
-      writer.write('clients', 0, piece)
-  finally:
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+  with (
+    full_disk.after(100_000),
+    pytest.raises(OSError, match='File too large'),
+  ):
+    writer.write('clients', 0, piece)
   assert not list(writer.staging.version.iterdir())

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import points, toys
+from tests.testing import cohorts, points, toys
 from tff_algos.algorithms import ditto, fed_avg
-from tff_algos.core import errors, seeds
+from tff_algos.core import errors
 from tff_algos.numerics import optimizers, statistics
 from tff_algos.rounds import phase_types
 from tff_algos.runtimes import debug_runtime
@@ -75,8 +75,7 @@ def _start():
 
 
 def _cohort(round_num, size=2):
-  generator = seeds.numpy_generator(0, 'cohort', round_num)
-  return np.sort(generator.choice(_AVAILABLE, size, replace=False))
+  return cohorts.drawn(0, round_num, _AVAILABLE, size)
 
 
 def _average(w, cohort, pull=0.0, steps=1):

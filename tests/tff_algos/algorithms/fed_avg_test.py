@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import index_hash, toys
+from tests.testing import cohorts, index_hash, toys
 from tff_algos.algorithms import fed_avg
 from tff_algos.core import errors, seeds
 from tff_algos.numerics import optimizers, statistics
@@ -42,11 +42,9 @@ def _data(k):
   return examples.x.astype(np.float64), examples.y.astype(np.float64)
 
 
-def _drawn(cohort_size, round_num, seed=0):
+def _drawn(cohort_size, round_num):
   """The library's draw, made again."""
-  generator = seeds.numpy_generator(seed, 'cohort', round_num)
-  available = np.flatnonzero(_SIZES)
-  return np.sort(generator.choice(available, cohort_size, replace=False))
+  return cohorts.drawn(0, round_num, np.flatnonzero(_SIZES), cohort_size)
 
 
 @pytest.mark.parametrize('proximal_weight', [0.0, 2.0])

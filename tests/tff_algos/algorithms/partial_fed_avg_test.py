@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import index_hash, toys
+from tests.testing import cohorts, index_hash, toys
 from tff_algos.adversaries import attacks, collusion
 from tff_algos.algorithms import fed_avg, partial_fed_avg
 from tff_algos.core import errors, seeds
@@ -65,8 +65,7 @@ def _data(k):
 
 
 def _cohort(round_num):
-  generator = seeds.numpy_generator(0, 'cohort', round_num)
-  return np.sort(generator.choice(np.flatnonzero(_SIZES), 3, replace=False))
+  return cohorts.drawn(0, round_num, np.flatnonzero(_SIZES), 3)
 
 
 def _descend(k, w, b, seed, config, moves):

@@ -9,9 +9,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.testing import points, toys
+from tests.testing import cohorts, points, toys
 from tff_algos.algorithms import pfedme
-from tff_algos.core import errors, seeds
+from tff_algos.core import errors
 from tff_algos.rounds import phase_types
 from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import moreau_envelope
@@ -58,8 +58,7 @@ def _run(num_rounds=1, source=_SOURCE, **options):
 
 
 def _drawn(cohort_size, round_num=1):
-  generator = seeds.numpy_generator(0, 'cohort', round_num)
-  return np.sort(generator.choice([0, 1, 3], cohort_size, replace=False))
+  return cohorts.drawn(0, round_num, [0, 1, 3], cohort_size)
 
 
 def test_round_by_hand():

@@ -18,14 +18,7 @@ from tff_algos.training import loop
 
 @pytest.fixture(scope='module', params=['classification', 'regression'])
 def case(request, tmp_path_factory):
-  folder = tmp_path_factory.mktemp('dataset')
-  made = (
-    evaluated.Case(folder, raw_data.digits_config(), 'logistic_regression')
-    if request.param == 'classification'
-    else evaluated.Case(
-      folder, evaluated.regression_config(), 'linear_regression'
-    )
-  )
+  made = evaluated.build(request.param, tmp_path_factory.mktemp('dataset'))
   with made.dataset:
     yield made
 

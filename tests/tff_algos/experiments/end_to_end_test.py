@@ -1,9 +1,10 @@
 """The whole chain, from raw data to a served prediction: its results."""
 
-import csv
 import re
 
 import pytest
+
+from tests.testing import csv_files
 
 
 @pytest.mark.parametrize(
@@ -33,8 +34,7 @@ def test_everything_lies_where_it_is_promised(finished_run, pattern):
 
 
 def test_metrics_have_one_row_a_round(finished_run):
-  with open(finished_run.folder / 'metrics.csv', newline='') as file:
-    rows = list(csv.DictReader(file))
+  rows = csv_files.read(finished_run.folder / 'metrics.csv')
   assert [row['round'] for row in rows] == ['0', '1', '2', '3']
   assert all(row['held_out/upright/cluster_0/accuracy'] for row in rows)
   assert all(float(row['train/loss']) > 0 for row in rows[1:])

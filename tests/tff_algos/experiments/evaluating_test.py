@@ -1,17 +1,16 @@
-import csv
 import json
 import shutil
 
 import numpy as np
 import pytest
 
+from tests.testing import csv_files
 from tff_algos.core import errors
 from tff_algos.experiments import evaluating, tables
 
 
 def _metrics(folder) -> list[dict[str, str]]:
-  with open(folder / 'metrics.csv', newline='') as file:
-    return list(csv.DictReader(file))
+  return csv_files.read(folder / 'metrics.csv')
 
 
 def _copy(run, folder):
@@ -91,10 +90,7 @@ def test_best_round_is_that_of_the_validation_examples(finished_run, folder):
   for split, accuracies in values.items():
     for row, value in zip(rows, accuracies, strict=True):
       row[name.format(split)] = value
-  with open(folder / 'metrics.csv', 'w', newline='') as file:
-    writer = csv.DictWriter(file, list(rows[0]))
-    writer.writeheader()
-    writer.writerows(rows)
+  csv_files.write(folder / 'metrics.csv', rows)
   (records,) = folder.glob('checkpoints/round_000003/records.json')
   records.unlink()  # The table is taken as it is.
   evaluating.evaluate(finished_run.config, folder)
@@ -106,8 +102,7 @@ def test_best_round_is_that_of_the_validation_examples(finished_run, folder):
 
 def test_one_row_for_every_client(evaluated):
   folder = evaluated
-  with open(folder / 'evaluation' / 'clients.csv', newline='') as file:
-    rows = list(csv.DictReader(file))
+  rows = csv_files.read(folder / 'evaluation' / 'clients.csv')
   groups = [row['group'] for row in rows]
   assert groups == ['participating'] * 24 + ['unseen'] * 4
   for row in rows:
@@ -119,8 +114,7 @@ def test_one_row_for_every_client(evaluated):
 
 
 def _rows(folder, name):
-  with open(folder / 'evaluation' / name, newline='') as file:
-    return list(csv.DictReader(file))
+  return csv_files.read(folder / 'evaluation' / name)
 
 
 def test_memberships_of_training_are_those_of_the_evaluation(evaluated):

@@ -1,18 +1,16 @@
-import csv
-
 import pytest
 
+from tests.testing import csv_files
 from tff_algos.experiments import tables
 
 
 def test_table_has_the_columns_of_all_rows(tmp_path):
   path = tmp_path / 'clients.csv'
   tables.write_table(path, [{'a': 1, 'b': 0.1}, {'c': 'x,y', 'a': 2}])
-  with open(path, newline='') as file:
-    assert list(csv.DictReader(file)) == [
-      {'a': '1', 'b': '0.1', 'c': ''},
-      {'a': '2', 'b': '', 'c': 'x,y'},
-    ]
+  assert csv_files.read(path) == [
+    {'a': '1', 'b': '0.1', 'c': ''},
+    {'a': '2', 'b': '', 'c': 'x,y'},
+  ]
 
 
 def test_failure_keeps_the_file_that_was_there(tmp_path):

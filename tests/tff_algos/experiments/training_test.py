@@ -1,6 +1,5 @@
 """Training again in a workdir: resumed, refused, cleaned up."""
 
-import csv
 import functools
 import shutil
 import types
@@ -11,7 +10,7 @@ import tensorflow as tf
 
 from configs.fed_avg import private
 from configs.fed_soft import synthetic
-from tests.testing import regressions
+from tests.testing import csv_files, regressions
 from tff_algos.core import errors, sealed_json
 from tff_algos.experiments import (
   datasets,
@@ -120,8 +119,7 @@ def _train_private(folder, rounds, parent='', **options):
   parsed = _private(rounds, **options)
   datasets.build(parsed.dataset, folder)
   done = training.train(parsed, folder, parent=parent)
-  with open(folder / 'metrics.csv', newline='') as file:
-    rows = list(csv.DictReader(file))
+  rows = csv_files.read(folder / 'metrics.csv')
   return done, [float(row['privacy/epsilon'] or 0) for row in rows]
 
 

@@ -4,7 +4,6 @@ import errno
 import fcntl
 import os
 import pathlib
-import resource
 import shutil
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import sys
 import pytest
 import tensorflow as tf
 
-from tests.testing import exportable
+from tests.testing import exportable, full_disk
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
 from tff_algos.export import bundle as bundle_lib
@@ -92,15 +91,13 @@ def test_base_that_is_a_file_is_one_error(tmp_path):
 
 @pytest.mark.parametrize('limit', [0, 300, 30_000])
 def test_file_that_cannot_grow_is_an_error_to_retry(tmp_path, limit):
-  soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-  resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-  try:
-    with pytest.raises(
+  with (
+    full_disk.after(limit),
+    pytest.raises(
       errors.InfrastructureError, match='cannot be written under .* Free some'
-    ):
-      exportable.export_clusters(tmp_path)
-  finally:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    ),
+  ):
+    exportable.export_clusters(tmp_path)
   assert not list(tmp_path.iterdir())
   exportable.export_clusters(tmp_path)
 

@@ -17,9 +17,7 @@ NAN = np.float32(np.nan).tobytes()
 
 @pytest.fixture(name='export', scope='module')
 def make_export(tmp_path_factory):
-  folder = tmp_path_factory.mktemp('export')
-  exportable.write_all(folder)
-  return folder
+  return exportable.write_all(tmp_path_factory.mktemp('export'))
 
 
 def _ask(*arguments):

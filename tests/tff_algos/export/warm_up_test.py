@@ -13,9 +13,7 @@ from tff_algos.export import warm_up
 
 @pytest.fixture(name='export', scope='module')
 def make_export(tmp_path_factory):
-  folder = tmp_path_factory.mktemp('export')
-  exportable.write_all(folder)
-  return folder
+  return exportable.write_all(tmp_path_factory.mktemp('export'))
 
 
 def requests(folder):

@@ -1,7 +1,6 @@
 """Labels and canaries of a running server: which version answers whom."""
 
 import json
-import time
 import types
 
 import grpc
@@ -17,7 +16,7 @@ from tensorflow_serving.apis import (
   prediction_service_pb2_grpc,
 )
 
-from tests.testing import exportable
+from tests.testing import exportable, patience
 from tff_algos.core import durable, errors
 from tff_algos.export import labels as labels_lib
 from tff_algos.export import personalized_models
@@ -87,7 +86,6 @@ def post(ports, path, content):
 
 
 def wait_for_labels(ports, labels):
-  deadline = time.monotonic() + 60
   expected = {
     f'tff_algos_label_version{{label="{label}",model="{NAME}"}} {version}.0'
     for label, version in labels.versions.items()
@@ -97,13 +95,13 @@ def wait_for_labels(ports, labels):
       f'tff_algos_canary_share{{model="{NAME}"}} {labels.canary_share:.1f}'
     )
     expected.add(share)
-  while True:
+
+  def found():
     lines = get(ports, '/metrics').text.splitlines()
     wanted = ('tff_algos_label_version{', 'tff_algos_canary_share{')
-    if {line for line in lines if line.startswith(wanted)} == expected:
-      return
-    assert time.monotonic() < deadline
-    time.sleep(0.02)
+    return {line for line in lines if line.startswith(wanted)}
+
+  patience.until(lambda: found() == expected)
 
 
 def answering(ports, *client_ids, path=''):
@@ -253,10 +251,7 @@ def test_labels_change_while_the_server_runs(ports, assign, folder, caplog):
   ):
     with durable.replacing(path) as file:
       file.write(content)
-    deadline = time.monotonic() + 60
-    while words not in caplog.text:
-      assert time.monotonic() < deadline
-      time.sleep(0.02)
+    patience.until(lambda words=words: words in caplog.text)
     assert versions() == {3}
   assert caplog.text.count('version labels before are used on') == 3
   path.unlink()

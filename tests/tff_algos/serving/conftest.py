@@ -1,7 +1,6 @@
 """One running server for a test module; its access log."""
 
 import json
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -9,7 +8,7 @@ import grpc
 import httpx
 import pytest
 
-from tests.testing import exportable
+from tests.testing import exportable, patience
 from tff_algos.serving import models, monitoring, server, server_config
 
 MAX_REQUEST_BYTES = 100_000
@@ -23,9 +22,7 @@ class Served(NamedTuple):
 
 @pytest.fixture(scope='package')
 def export_folder(tmp_path_factory):
-  folder = tmp_path_factory.mktemp('export')
-  exportable.write_all(folder)
-  return folder
+  return exportable.write_all(tmp_path_factory.mktemp('export'))
 
 
 @pytest.fixture(scope='module')
@@ -60,10 +57,7 @@ def access_log(monkeypatch) -> Callable[[int], list[dict]]:
   )
 
   def read(number):
-    deadline = time.monotonic() + 30
-    while len(lines) < number:
-      assert time.monotonic() < deadline, lines
-      time.sleep(0.01)
+    patience.until(lambda: len(lines) >= number)
     return [json.loads(line) for line in lines]
 
   return read

@@ -7,6 +7,7 @@ import time
 import httpx
 import pytest
 
+from tests.testing import patience
 from tests.testing import ports as ports_lib
 from tff_algos.serving import connections, models, server, server_config
 
@@ -141,10 +142,8 @@ def test_clients_that_leave_are_no_success(patient_port):
   start = START + b'Content-Length: %d\r\n\r\n' % len(BODY)
   with connect(patient_port, start + BODY[:5]):
     pass
-  text, deadline = '', time.monotonic() + 10
-  while 'status="499"' not in text:
-    assert time.monotonic() < deadline
-    text = httpx.get(f'http://127.0.0.1:{patient_port}/metrics').text
+  url = f'http://127.0.0.1:{patient_port}/metrics'
+  patience.until(lambda: 'status="499"' in httpx.get(url).text)
 
 
 def test_a_pipelined_request_may_come_in_parts(patient_port, monkeypatch):

@@ -25,7 +25,7 @@ from tensorflow_serving.apis import (
   regression_pb2,
 )
 
-from tests.testing import exportable
+from tests.testing import exportable, patience
 from tests.testing import ports as ports_lib
 from tff_algos.core import errors
 from tff_algos.serving import (
@@ -481,17 +481,11 @@ def test_a_connection_of_silent_requests_makes_room_for_others(export_folder):
       for call in calls[1:]
       for _ in range(12)
     ]
-    deadline = time.monotonic() + 30
-    while not any(one.done() for one in silent):
-      assert time.monotonic() < deadline
-      time.sleep(0.01)
+    patience.until(lambda: any(one.done() for one in silent))
     go.set()
     assert honest.code() == grpc.StatusCode.OK
     # Those that have ended are kept by none that waits.
-    deadline = time.monotonic() + 60
-    while num_calls() > num_before + 32:
-      assert time.monotonic() < deadline
-      time.sleep(0.1)
+    patience.until(lambda: num_calls() <= num_before + 32)
 
 
 @hypothesis.given(
@@ -532,6 +526,4 @@ def test_metrics_and_request_ids(served, stub):
   )
   assert dict(call.trailing_metadata())['x-request-id'] == 'mine'
   # The client may have its answer before the request is counted.
-  deadline = time.monotonic() + 30
-  while count() != before + 1:
-    assert time.monotonic() < deadline
+  patience.until(lambda: count() == before + 1)

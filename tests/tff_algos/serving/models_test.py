@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import exportable
+from tests.testing import exportable, patience
 from tff_algos.core import errors
 from tff_algos.export import labels, versions, warm_up
 from tff_algos.serving import models, served_model
@@ -275,9 +275,7 @@ def test_version_before_answers_until_the_next_is_warm(
     assert first_logit(store) == before
     assert time.monotonic() - asked_at < 20
     is_warm.set()
-    deadline = time.monotonic() + 60
-    while first_logit(store) == before:
-      assert time.monotonic() < deadline
+    patience.until(lambda: first_logit(store) != before)
     assert first_logit(store) == pytest.approx(before + 10, rel=1e-5)
 
 
@@ -304,10 +302,9 @@ def test_versions_that_requests_name_are_loaded_beside_them(
         store.get('cluster_models', version)
       assert error.value.status == 503
       slow.set()
-      deadline = time.monotonic() + 60
-      while version not in store._loaded['cluster_models']:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+      patience.until(
+        lambda version=version: version in store._loaded['cluster_models']
+      )
       expected = pytest.approx(newest - 10, rel=1e-5)
       assert first_logit(store, version) == expected
     assert set(store._loaded['cluster_models']) == {2, 3, 4}
@@ -370,10 +367,7 @@ def test_a_folder_that_may_not_be_read_hides_no_model(
   assert error.value.status == 503
   with store.refreshed():
     export()
-    deadline = time.monotonic() + 60
-    while store.newest_loaded() != {'cluster_models': 2}:
-      assert time.monotonic() < deadline
-      time.sleep(0.01)
+    patience.until(lambda: store.newest_loaded() == {'cluster_models': 2})
 
 
 def test_a_named_version_that_is_broken(export, tmp_path, monkeypatch):
@@ -408,10 +402,7 @@ def test_removed_versions_are_forgotten(export, tmp_path, monkeypatch):
       (tmp_path / 'cluster_models', {}),
     ):
       shutil.rmtree(folder)
-      deadline = time.monotonic() + 60
-      while store.newest_loaded() != left:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+      patience.until(lambda left=left: store.newest_loaded() == left)
 
 
 def test_labels_are_read_again_after_an_error_of_the_disk(
@@ -431,10 +422,7 @@ def test_labels_are_read_again_after_an_error_of_the_disk(
   monkeypatch.setattr(store, '_load_labels', fail_once)
   with store.refreshed():
     labels.assign(tmp_path, ['cluster_models'], labels.Labels({'stable': 1}))
-    deadline = time.monotonic() + 60
-    while not store.labels:
-      assert time.monotonic() < deadline
-      time.sleep(0.01)
+    patience.until(lambda: store.labels)
 
 
 def test_old_versions_are_freed_while_the_store_is_refreshed(
@@ -450,10 +438,7 @@ def test_old_versions_are_freed_while_the_store_is_refreshed(
   assert len(old) > 1
   with store.refreshed():
     export(10)
-    deadline = time.monotonic() + 60
-    while any(one() is not None for one in old):
-      assert time.monotonic() < deadline
-      time.sleep(0.05)
+    patience.until(lambda: all(one() is None for one in old))
     assert store.get('cluster_models').version == 2
 
 

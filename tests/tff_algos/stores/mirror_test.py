@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from tests.testing import s3_server
+from tests.testing import patience, s3_server
 from tff_algos.core import cache_folder, errors
 from tff_algos.stores import mirror as mirror_lib
 from tff_algos.stores import objects as objects_lib
@@ -330,8 +330,4 @@ def test_a_reader_follows_what_is_published(address, on):
       assert (reader.folder / 'round').read_text() == '1'
       (writer.folder / 'round').write_text('2')
       publish()
-      for _ in range(3000):
-        if (reader.folder / 'round').read_text() == '2':
-          break
-        pointer.time.sleep(0.01)
-      assert (reader.folder / 'round').read_text() == '2'
+      patience.until(lambda: (reader.folder / 'round').read_text() == '2')

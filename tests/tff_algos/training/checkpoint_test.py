@@ -2,7 +2,6 @@ import errno
 import json
 import os
 import pathlib
-import resource
 import shutil
 import signal
 import subprocess
@@ -11,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.testing import forks, power_loss, saved_run
+from tests.testing import forks, full_disk, power_loss, saved_run
 from tff_algos.core import errors, records, sealed_json
 from tff_algos.training import checkpoint, selection
 
@@ -494,18 +493,15 @@ def test_full_disk_at_any_fsync_ends_in_the_same_files(tmp_path, monkeypatch):
 
 
 def test_first_checkpoint_that_does_not_fit(tmp_path):
-  """As a full disk, by a limit that needs no rights: files of 100 bytes."""
   run = saved_run.Run(tmp_path / 'checkpoints')
   run.step()
-  limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-  resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
-  try:
-    with pytest.raises(
+  with (
+    full_disk.after(100),
+    pytest.raises(
       errors.InfrastructureError, match='File too large. There is no earlier'
-    ):
-      run.save()
-  finally:
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    ),
+  ):
+    run.save()
   assert saved_run.files(tmp_path / 'checkpoints') == ['clients.json']
   run.save()
   assert saved_run.check_latest(tmp_path / 'checkpoints') == 1

@@ -1,4 +1,4 @@
-import resource
+import contextlib
 import weakref
 from typing import NamedTuple
 
@@ -8,6 +8,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.testing import full_disk
 from tff_algos.training import client_state_store as store_lib
 
 _NUM_CLIENTS = 5
@@ -96,18 +97,15 @@ def test_rows_of_an_earlier_run_are_taken_over(store):
 
 
 def test_rows_of_an_earlier_run_that_do_not_fit_on_the_disk(store):
-  """As a full disk: by a limit of 100 bytes that is set after the opening."""
-  limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+  """The disk is full after the opening."""
+  with contextlib.ExitStack() as stack:
 
-  def blocks():
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
-    yield store.encode(_state(7, 2))[np.newaxis]
+    def blocks():
+      stack.enter_context(full_disk.after(100))
+      yield store.encode(_state(7, 2))[np.newaxis]
 
-  try:
     with pytest.raises(OSError, match='File too large'):
       store.import_rows(4, [3], blocks())
-  finally:
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
   assert not store.has_state().any()
 
 

@@ -1,13 +1,11 @@
-import csv
 import math
-import resource
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing import event_accumulator
 
-from tests.testing import power_loss
+from tests.testing import csv_files, full_disk, power_loss
 from tff_algos.core import durable, errors, records
 from tff_algos.training import metrics_log
 
@@ -28,8 +26,7 @@ def _write(folder, rows, resume_at=0):
 
 
 def _read(folder) -> list[dict[str, str]]:
-  with open(folder / 'metrics.csv', newline='') as file:
-    return list(csv.DictReader(file))
+  return csv_files.read(folder / 'metrics.csv')
 
 
 def test_one_row_a_round_and_empty_cells_where_nothing_was_measured(tmp_path):
@@ -165,19 +162,15 @@ def test_progress_bar_shows_round_accuracy_and_time_left(tmp_path, capsys):
 )
 def test_disk_that_refuses_is_one_clear_error(tmp_path, limit, refused):
   """TensorBoard's file is larger than the table."""
-  limits = resource.getrlimit(resource.RLIMIT_FSIZE)
   with _log(tmp_path) as log:
     log.resume(0, {})
     log.record(0, {'a': 1.0})
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limits[1]))
-    try:
+    with full_disk.after(limit):
       for name in ('a', 'b'):  # Appending, and widening the table.
         with pytest.raises(
           errors.InfrastructureError, match=f'cannot write .*{refused}'
         ):
           log.record(1, {name: 1 / 3})
-    finally:
-      resource.setrlimit(resource.RLIMIT_FSIZE, limits)
   assert not list(tmp_path.glob('*.writing'))
   _write(tmp_path, [(1, {'a': 2.0})], resume_at=0)
 

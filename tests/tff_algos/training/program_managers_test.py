@@ -1,13 +1,12 @@
 """Managers of TFF with our loop: the same states, the metrics of every round."""
 
 import asyncio
-import csv
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import toys
+from tests.testing import csv_files, toys
 from tff_algos.algorithms.fed_soft import fed_soft
 from tff_algos.core import errors
 from tff_algos.core.tff_compat import tff
@@ -73,8 +72,7 @@ def test_metrics_of_every_round_are_released_to_all_managers(tmp_path):
     assert not observer.persist()
 
   asyncio.run(in_a_notebook())
-  with path.open(newline='') as file:
-    rows = list(csv.DictReader(file))
+  rows = csv_files.read(path)
   assert [(row['key'], row['loss']) for row in rows] == [
     ('0', '3.0'),
     ('1', '2.0'),

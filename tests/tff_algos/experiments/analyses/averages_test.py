@@ -1,9 +1,8 @@
 """Averages of few and of many models."""
 
-import csv
-
 import numpy as np
 
+from tests.testing import csv_files
 from tff_algos.algorithms.filter_decomposition import averaged_models
 from tff_algos.experiments.analyses import averages
 
@@ -12,8 +11,7 @@ def test_tables_and_picture(tmp_path):
   (tmp_path / 'earlier.png').write_text('earlier')
   (tmp_path / 'averages.png').hardlink_to(tmp_path / 'earlier.png')
   rows = averages.draw(400, 0, tmp_path)
-  with open(tmp_path / 'averages.csv', newline='') as file:
-    shown = list(csv.DictReader(file))
+  shown = csv_files.read(tmp_path / 'averages.csv')
   assert [row['models'] for row in shown] == ['5'] * 61 + ['25'] * 61
   for row in shown:
     x, y = float(row['x']), float(row['y'])
@@ -25,8 +23,7 @@ def test_tables_and_picture(tmp_path):
   ratios = [row['variance_5'] / row['variance_25'] for row in rows[10::10]]
   np.testing.assert_allclose(ratios, 5, rtol=0.5)
   assert rows[-1]['loss_25'] < rows[-1]['loss_5'] < rows[0]['loss_5']
-  with open(tmp_path / 'averages_variance.csv', newline='') as file:
-    assert len(list(csv.DictReader(file))) == 61
+  assert len(csv_files.read(tmp_path / 'averages_variance.csv')) == 61
   assert (tmp_path / 'averages.png').read_bytes().startswith(b'\x89PNG')
   # The picture is replaced, not written in place.
   assert (tmp_path / 'earlier.png').read_text() == 'earlier'

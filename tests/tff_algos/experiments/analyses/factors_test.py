@@ -1,6 +1,5 @@
 """The next round, repeated, and clients that do not exist in it."""
 
-import csv
 import dataclasses
 import math
 import types
@@ -10,7 +9,7 @@ import pytest
 
 from configs.fed_soft import digits
 from configs.filter_decomposition import global_models
-from tests.testing import contract, factored, toys
+from tests.testing import contract, csv_files, factored, toys
 from tff_algos.algorithms.filter_decomposition import latent_clients
 from tff_algos.core import errors
 from tff_algos.experiments import datasets, experiment, training
@@ -141,23 +140,20 @@ def test_a_row_for_every_state(tmp_path):
   datasets.build(config.dataset, tmp_path)
   training.train(config, tmp_path)
   rows = factors.measure(config, tmp_path, factors.Sizes(2, 3, 20))
-  with open(tmp_path / 'evaluation' / 'factors.csv', newline='') as file:
-    read = list(csv.DictReader(file))
+  read = csv_files.read(tmp_path / 'evaluation' / 'factors.csv')
   assert [row['round'] for row in read] == ['0', '2']
   assert rows[0]['num_latent'] == 6
   assert rows[0]['variance'] > 0 and rows[0]['latent_loss'] > 0
   # The third round sends no coefficients.
   assert not read[1]['latent_loss'] or read[1]['latent_loss'] == 'nan'
-  with open(tmp_path / 'evaluation' / 'own_atoms.csv', newline='') as file:
-    own = list(csv.DictReader(file))
+  own = csv_files.read(tmp_path / 'evaluation' / 'own_atoms.csv')
   # Three of ten clients took part in each round.
   names = [name for name in own[0] if name.startswith('distance_')]
   for name in names:
     assert 3 <= sum(float(row[name]) > 0 for row in own) <= 6
   assert len(own) == 10 and names
-  with open(tmp_path / 'evaluation' / 'atoms.csv', newline='') as file:
-    layers = [row['layer'] for row in csv.DictReader(file)]
-  assert len(layers) == 9 * len(names)
+  atoms = csv_files.read(tmp_path / 'evaluation' / 'atoms.csv')
+  assert len(atoms) == 9 * len(names) and 'layer' in atoms[0]
 
 
 def test_networks_without_convolutions_are_refused(digits_dataset):

@@ -1,10 +1,9 @@
 """Paths over a loss whose every value is known."""
 
-import csv
-
 import numpy as np
 import pytest
 
+from tests.testing import csv_files
 from tff_algos.experiments.analyses import (
   landscape,
   trajectories,
@@ -37,14 +36,13 @@ def _problem():
 
 
 def _read(path):
-  with open(path, newline='') as file:
-    return [
-      {
-        name: value if name == 'run' else float(value)
-        for name, value in row.items()
-      }
-      for row in csv.DictReader(file)
-    ]
+  return [
+    {
+      name: value if name == 'run' else float(value)
+      for name, value in row.items()
+    }
+    for row in csv_files.read(path)
+  ]
 
 
 def test_the_grid_has_the_losses_of_the_plane(tmp_path):

@@ -1,11 +1,10 @@
 """The paths of real runs, and the loss along them."""
 
-import csv
-
 import numpy as np
 import pytest
 
 from configs.filter_decomposition import global_models
+from tests.testing import csv_files
 from tff_algos.core import errors
 from tff_algos.experiments import (
   datasets,
@@ -55,11 +54,10 @@ def runs(folder):
 
 def _losses(folder):
   """The global model's losses on all training examples, by round."""
-  with open(folder / 'metrics.csv', newline='') as file:
-    return [
-      float(row['participating/train/cluster/loss'])
-      for row in csv.DictReader(file)
-    ]
+  return [
+    float(row['participating/train/cluster/loss'])
+    for row in csv_files.read(folder / 'metrics.csv')
+  ]
 
 
 @pytest.mark.verify

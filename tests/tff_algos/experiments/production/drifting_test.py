@@ -13,6 +13,7 @@ import pytest
 from configs import base
 from pipelines import build_dataset
 from pipelines.publishing import versions
+from tests.testing import csv_files
 from tff_algos.core import errors, sealed_json
 from tff_algos.evaluation import drift
 from tff_algos.experiments import datasets, experiment, session, training
@@ -134,8 +135,9 @@ def test_clients_that_change_their_cluster_and_new_ones_far_from_all(
     )
   datasets.build(config.dataset, tmp_path)
   report = drifting.measure(config, tmp_path, folder)
-  with (tmp_path / drift.CLIENTS).open() as file:
-    rows = {row['client_id']: row for row in csv.DictReader(file)}
+  rows = {
+    row['client_id']: row for row in csv_files.read(tmp_path / drift.CLIENTS)
+  }
   changed = {
     client_id
     for client_id, row in rows.items()
@@ -294,12 +296,11 @@ def test_regressions(tmp_path):
   assert report['measures']['label_shift'] > 0
   assert report['measures']['changed_clusters'] == 0  # There is one model.
   assert report['measures']['loss_increase'] > 1
-  with (day / drift.CLIENTS).open() as file:
-    shifted = [
-      row['client_id']
-      for row in csv.DictReader(file)
-      if float(row['label_shift'])
-    ]
+  shifted = [
+    row['client_id']
+    for row in csv_files.read(day / drift.CLIENTS)
+    if float(row['label_shift'])
+  ]
   assert shifted == ['a']
 
 

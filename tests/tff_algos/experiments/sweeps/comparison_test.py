@@ -1,12 +1,11 @@
 """Tables and page of runs that are there, and questions to a sweep."""
 
-import csv
 import math
 
 import pytest
 
 from configs.fed_soft import synthetic
-from tests.testing import fake_search, fake_sweep
+from tests.testing import csv_files, fake_search, fake_sweep
 from tff_algos.core import errors, sealed_json
 from tff_algos.evaluation import round_time
 from tff_algos.experiments.sweeps import comparison, grid
@@ -20,8 +19,7 @@ _TEST = 'participating/test/personalized/accuracy'
 
 
 def _read(path):
-  with open(path, newline='') as file:
-    return list(csv.DictReader(file))
+  return csv_files.read(path)
 
 
 def test_a_sweep_gets_its_tables_and_its_page(tmp_path):

@@ -1,11 +1,10 @@
 """Runs on a Dask cluster of threads, each in a small process."""
 
-import time
-
 import distributed
 import psutil
 import pytest
 
+from tests.testing import patience
 from tff_algos.core import errors
 from tff_algos.experiments.sweeps import dask_workers, run_process
 from tff_algos.reports.sweep import plan as plan_lib
@@ -28,16 +27,8 @@ def _small(monkeypatch, tmp_path):
   (tmp_path / plan_lib.FILE).touch()
 
 
-def _wait(is_so):
-  deadline = time.monotonic() + 60
-  while not is_so():
-    assert time.monotonic() < deadline
-    time.sleep(0.02)
-
-
 def _text(handle):
-  _wait(lambda: handle.poll() is not None)
-  return handle.poll()
+  return patience.until(lambda: handle.poll())
 
 
 def test_capacity_and_results(tmp_path, address, _small):
@@ -67,13 +58,13 @@ def test_a_run_ends_with_its_handle_and_its_client(
   with dask_workers.DaskWorkers(address) as engine:
     task = run_process.Task(str(tmp_path), 'a', {'sleeps': True})
     handle = engine.start(task)
-    _wait((task.folder / 'sleeps').exists)
+    patience.until(lambda: (task.folder / 'sleeps').exists())
     pid = int((task.folder / 'pid').read_text())
     if not ends_client:
       handle.terminate()
       handle.end()
       assert not psutil.pid_exists(pid)
-  _wait(lambda: not psutil.pid_exists(pid))
+  patience.until(lambda: not psutil.pid_exists(pid))
   assert (task.folder / 'saved').exists()
 
 

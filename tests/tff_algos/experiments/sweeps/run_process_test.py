@@ -1,16 +1,15 @@
 """The process of a run: its answer, its loss, its end."""
 
 import os
-import pathlib
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 
 from configs.fed_soft import synthetic
+from tests.testing import patience
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.experiments import experiment
@@ -30,19 +29,9 @@ def _start(tmp_path, **config):
 
 
 def _wait(process):
-  deadline = time.monotonic() + 60
-  while (text := process.poll()) is None:
-    assert time.monotonic() < deadline
-    time.sleep(0.01)
+  text = patience.until(lambda: process.poll())
   process.end()
   return text
-
-
-def _wait_for(path: pathlib.Path):
-  deadline = time.monotonic() + 240
-  while not path.exists():
-    assert time.monotonic() < deadline
-    time.sleep(0.01)
 
 
 def test_answer_and_warnings_of_a_process(tmp_path, _small, caplog):
@@ -65,7 +54,7 @@ def test_a_killed_process_is_a_lost_one(tmp_path, _small):
 
 def test_terminate_lets_it_save_and_end_waits(tmp_path, _small):
   process = _start(tmp_path, sleeps=True)
-  _wait_for(tmp_path / 'cell/seed_0/sleeps')
+  patience.until(lambda: (tmp_path / 'cell/seed_0/sleeps').exists(), 240)
   process.terminate()
   process.terminate()
   process.end()
@@ -87,23 +76,12 @@ time.sleep(120)
 def test_it_ends_with_its_owner_that_is_killed(tmp_path):
   owner = subprocess.Popen([sys.executable, '-c', _OWNER, str(tmp_path)])
   try:
-    _wait_for(tmp_path / 'run' / 'sleeps')
+    patience.until(lambda: (tmp_path / 'run' / 'sleeps').exists(), 240)
   finally:
     owner.send_signal(signal.SIGKILL)
     owner.wait()
   pid = int((tmp_path / 'run' / 'pid').read_text())
-  deadline = time.monotonic() + 240
-  while _is_alive(pid):
-    assert time.monotonic() < deadline
-    time.sleep(0.01)
-
-
-def _is_alive(pid):
-  """Returns whether a process runs; its new parent may not ask how it ended."""
-  try:
-    return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-  except psutil.NoSuchProcess:
-    return False
+  patience.until(lambda: patience.is_gone(pid), 240)
 
 
 def _execute(tmp_path, monkeypatch, make, plugins=()):

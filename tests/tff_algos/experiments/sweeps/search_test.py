@@ -1,7 +1,6 @@
 """Trials of Optuna on an engine that fakes their runs."""
 
 import copy
-import csv
 import itertools
 import math
 import types
@@ -10,6 +9,7 @@ import optuna
 import pytest
 
 from configs.fed_soft import synthetic
+from tests.testing import csv_files
 from tff_algos.core import errors, sealed_json
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.experiments.sweeps import (
@@ -51,10 +51,11 @@ class _Handle:
     folder, config = self._task.folder, self._task.config
     folder.mkdir(parents=True, exist_ok=True)
     scores = [_error_of(config, number) for number in range(self._rounds + 1)]
-    with (folder / 'metrics.csv').open('w', newline='') as file:
-      writer = csv.writer(file)
-      writer.writerow(['round', _METRIC])
-      writer.writerows(enumerate(scores, self._engine.first_round))
+    rows = [
+      {'round': round_num, _METRIC: score}
+      for round_num, score in enumerate(scores, self._engine.first_round)
+    ]
+    csv_files.write(folder / 'metrics.csv', rows)
     self._engine.num_polls += 1
     if self._engine.num_polls == self._engine.fails_at:
       raise KeyboardInterrupt

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import contract, lstm_oracle, toys
+from tests.testing import contract, lstm_oracle, networks, toys
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors
 from tff_algos.data import schema
@@ -37,15 +37,6 @@ def _small(name, **options):
   if name == 'word_lstm':
     options = {'embedding_size': 4, 'dense_size': 3} | options
   return _build(name, hidden_size=6, **options)
-
-
-def _shifted(model):
-  """Weights of which none is 0, 1 or small."""
-  generator = np.random.default_rng(1)
-  return {
-    name: leaf.numpy() + generator.normal(0, 0.5, leaf.shape).astype('f4')
-    for name, leaf in model.initialize(tf.constant([0, 1])).items()
-  }
 
 
 def _ids(model, seed=0):
@@ -83,7 +74,7 @@ def test_a_logit_for_each_class():
 @_EITHER
 def test_characters_agree_with_numpy(recurrence):
   model = _small('character_lstm', recurrence=recurrence)
-  weights, x = _shifted(model), _ids(model)
+  weights, x = networks.shifted(model), _ids(model)
   expected = [
     lstm_oracle.logits(weights, weights['embedding'][ids]) for ids in x
   ]
@@ -104,7 +95,7 @@ def test_words_agree_with_numpy(tmp_path, recurrence, reference_class):
   )
   table = np.zeros([5, 4])
   table[1], table[3] = [-1, 0.1, 4, 2], [1, 2, -3, 0.5]
-  weights, x = _shifted(model), _ids(model)
+  weights, x = networks.shifted(model), _ids(model)
   logits = np.stack([lstm_oracle.logits(weights, table[ids]) for ids in x])
   if reference_class:
     assert logits.shape == (4, 1)
@@ -114,7 +105,7 @@ def test_words_agree_with_numpy(tmp_path, recurrence, reference_class):
 
 def test_words_without_a_file_have_vectors_of_the_seed():
   model = _small('word_lstm', embeddings_seed=7)
-  weights, x = _shifted(model), _ids(model)
+  weights, x = networks.shifted(model), _ids(model)
   table = embeddings.draw((None, *_VOCABULARY, None), 4, seed=7)
   logits = [lstm_oracle.logits(weights, table[ids])[0] for ids in x]
   outputs = model.apply(weights, x)
@@ -135,7 +126,7 @@ def test_both_recurrences_have_the_same_gradient(name):
   slopes = []
   for recurrence in recurrent.RECURRENCES:
     model = _small(name, recurrence=recurrence)
-    weights = tf.nest.map_structure(tf.constant, _shifted(model))
+    weights = tf.nest.map_structure(tf.constant, networks.shifted(model))
     y = tf.constant([0, 1, 1, 0])
     _, slope = _loss_and_slope(model, weights, _ids(model), y)
     slopes.append(slope)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.testing import networks
 from tff_algos.core import errors
 from tff_algos.models.text import transformer
 from tff_algos.numerics import trees
@@ -17,15 +18,6 @@ def _build(places=_PLACES, words=_WORDS, **options):
   )
   config = transformer.TransformerConfig(**options)
   return transformer.build_transformer(config, (places,), words)
-
-
-def _shifted(model):
-  """Weights of which none is 0, 1 or small."""
-  generator = np.random.default_rng(1)
-  return {
-    name: leaf.numpy() + generator.normal(0, 0.5, leaf.shape).astype('f4')
-    for name, leaf in model.initialize(tf.constant([0, 1])).items()
-  }
 
 
 def test_parameter_counts_of_the_papers():
@@ -86,7 +78,7 @@ def _logits(weights, ids, decoder):
 @pytest.mark.parametrize('decoder', transformer.DECODERS)
 def test_network_agrees_with_numpy(decoder):
   model = _build(decoder=decoder)
-  weights = _shifted(model)
+  weights = networks.shifted(model)
   x = np.array([[1, 4, 0, 6], [5, 5, 2, 3]])
   kernel = weights.get('head/kernel', weights['embedding'].T)
   expected = [_logits(weights, ids, kernel) for ids in x]
@@ -96,7 +88,7 @@ def test_network_agrees_with_numpy(decoder):
 
 def test_no_place_sees_a_later_one():
   model = _build()
-  weights = _shifted(model)
+  weights = networks.shifted(model)
   first = model.apply(weights, tf.constant([[1, 2, 3, 4]]))
   other = model.apply(weights, tf.constant([[1, 2, 6, 5]]))
   np.testing.assert_array_equal(first[:, :2], other[:, :2])
@@ -132,7 +124,7 @@ def test_initial_weights():
 def test_a_step_down_the_gradient_lowers_the_loss(decoder):
   """The gradient is dense, as optimizers and averages need it."""
   model = _build(decoder=decoder)
-  weights = _shifted(model)
+  weights = networks.shifted(model)
   x, y = tf.constant([[1, 4, 0, 6]]), tf.constant([[4, 0, 6, 2]])
 
   def loss(weights):

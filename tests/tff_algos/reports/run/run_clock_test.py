@@ -1,11 +1,9 @@
 """Seconds of each round, against the formulas by hand."""
 
-import csv
-
 import numpy as np
 import pytest
 
-from tests.testing import fake_workdir
+from tests.testing import csv_files, fake_workdir
 from tff_algos.core import sealed_json
 from tff_algos.evaluation import round_time
 from tff_algos.reports.run import run as run_lib
@@ -17,10 +15,7 @@ def _read(workdir, rows, algorithm='', clock=round_time.Clock()):
   fake_workdir.write(
     workdir, num_clusters=1, config={'algorithm': {'name': algorithm}}
   )
-  with (workdir / 'metrics.csv').open('w') as file:
-    writer = csv.DictWriter(file, rows[0])
-    writer.writeheader()
-    writer.writerows(rows)
+  csv_files.write(workdir / 'metrics.csv', rows)
   return run_lib.read(workdir, clock)
 
 

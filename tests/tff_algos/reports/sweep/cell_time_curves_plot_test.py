@@ -1,10 +1,8 @@
 """The picture of cells over seconds, against sums by hand."""
 
-import csv
-
 import numpy as np
 
-from tests.testing import fake_sweep
+from tests.testing import csv_files, fake_sweep
 from tff_algos.core import sealed_json
 from tff_algos.evaluation import round_time
 from tff_algos.reports.plotting import style
@@ -32,17 +30,13 @@ def _write_sweep(tmp_path, cells):
   for name, algorithm, extra in cells:
     for folder in (tmp_path / name).iterdir():
       path = folder / 'metrics.csv'
-      with path.open() as file:
-        rows = list(csv.DictReader(file))
+      rows = csv_files.read(path)
       for row in rows:
         is_round = int(row['round']) > 0
         row['cost/downlink_floats'] = 60 * is_round
         row['cost/local_solves'] = 6 * is_round
         row.update(extra if is_round else dict.fromkeys(extra, ''))
-      with path.open('w') as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+      csv_files.write(path, rows)
       config = {'config': {'algorithm': {'name': algorithm}}}
       sealed_json.write(folder / 'config.json', config)
   return sweep_lib.read(tmp_path, clock=round_time.Clock(rates=(100.0,)))

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import group_program, groups, ports
+from tests.testing import group_program, groups, patience, ports
 from tff_algos.core import errors
 from tff_algos.runtimes.distributed import process_cluster, process_group
 
 _PROGRAM = 'tests.testing.group_program'
-_PATIENCE_SECONDS = 60.0
 # TensorFlow's heartbeats miss a process that stands still after ten seconds.
 _SECONDS_TO_THE_END = 30.0
 
@@ -82,12 +81,10 @@ def test_agree_gives_the_bits_of_process_0(computed):
 
 
 def _wait_for_output(group):
-  deadline = time.monotonic() + _PATIENCE_SECONDS
-  while not all(program.stdout for program in group.programs):
-    for program in group.programs:
-      assert program.poll() is None, program.stderr
-    assert time.monotonic() < deadline
-    time.sleep(0.02)
+  patience.until(
+    lambda: all(program.stdout for program in group.programs),
+    alive=group.programs,
+  )
 
 
 def _assert_the_others_end(group, lost, words):
@@ -142,10 +139,7 @@ def test_ctrl_c_ends_the_wait_for_the_others(launcher):
   group = groups.Group(launcher, 2, _PROGRAM, MODE='loop')
   group.programs[1].send_signal(signal.SIGKILL)
   waiting = group.programs[0]
-  deadline = time.monotonic() + _PATIENCE_SECONDS
-  while f'Waiting for {group.name_of(1)}.' not in waiting.stderr:
-    assert time.monotonic() < deadline
-    time.sleep(0.02)
+  patience.until(lambda: f'Waiting for {group.name_of(1)}.' in waiting.stderr)
   waiting.send_signal(signal.SIGINT)
   assert waiting.wait(_SECONDS_TO_THE_END).returncode == 130
   group.wait()

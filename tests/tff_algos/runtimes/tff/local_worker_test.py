@@ -14,26 +14,13 @@ import time
 import psutil
 import pytest
 
+from tests.testing import patience
 from tff_algos.core import errors
 from tff_algos.runtimes import child_process
 from tff_algos.runtimes.tff import local_worker
 
 _ROOT = pathlib.Path(__file__).parents[4]
 _PATIENCE_SECONDS = 20.0
-
-
-def _wait_until(condition, what: str) -> None:
-  deadline = time.monotonic() + _PATIENCE_SECONDS
-  while not condition():
-    assert time.monotonic() < deadline, f'waited in vain until {what}'
-    time.sleep(0.02)
-
-
-def _is_gone(pid: int) -> bool:
-  try:
-    return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-  except psutil.NoSuchProcess:
-    return True
 
 
 @pytest.fixture
@@ -132,7 +119,7 @@ def test_worker_outlives_the_thread_that_started_it():
 def test_death_while_in_use_is_told_with_the_signal():
   with local_worker.LocalWorker() as local:
     os.kill(local.pid, signal.SIGILL)
-    _wait_until(lambda: not local.is_alive(), 'the worker is dead')
+    patience.until(lambda: not local.is_alive())
     with pytest.raises(
       errors.RuntimeFailureError, match=r'(?s)SIGILL.*AVX.*listening on'
     ):
@@ -172,7 +159,7 @@ def test_worker_that_never_answers_is_quoted_and_ended(fake_worker):
     errors.LostProcessError, match=r'(?s)within 0\.5 s.*me: \d+'
   ) as caught:
     local_worker.LocalWorker(binary, start_timeout_seconds=0.5).start()
-  assert _is_gone(int(re.search(r'me: (\d+)', str(caught.value))[1]))
+  assert patience.is_gone(int(re.search(r'me: (\d+)', str(caught.value))[1]))
   assert _children() == before
 
 
@@ -184,7 +171,7 @@ def test_worker_that_ignores_the_request_to_end_is_killed(
   binary = fake_worker('trap "" TERM\necho "me: $$"\nsleep 600\nsleep 600\n')
   with pytest.raises(errors.RuntimeFailureError, match='me:') as caught:
     local_worker.LocalWorker(binary, start_timeout_seconds=0.5).start()
-  assert _is_gone(int(re.search(r'me: (\d+)', str(caught.value))[1]))
+  assert patience.is_gone(int(re.search(r'me: (\d+)', str(caught.value))[1]))
   assert _children() == before
 
 
@@ -234,13 +221,13 @@ def test_worker_dies_when_its_parent_is_killed(start_parent):
   parent, pid = start_parent(_HOLD_A_WORKER)
   assert psutil.pid_exists(pid)
   os.kill(parent.pid, signal.SIGKILL)
-  _wait_until(lambda: _is_gone(pid), 'the worker is gone')
+  patience.until(lambda: patience.is_gone(pid))
 
 
 def test_worker_dies_when_its_parent_is_terminated(start_parent):
   parent, pid = start_parent(_HOLD_A_WORKER)
   os.kill(parent.pid, signal.SIGTERM)
-  _wait_until(lambda: _is_gone(pid), 'the worker is gone')
+  patience.until(lambda: patience.is_gone(pid))
 
 
 def test_ctrl_c_reaches_the_parent_first(start_parent):
@@ -263,7 +250,7 @@ def test_ctrl_c_reaches_the_parent_first(start_parent):
   said, _ = parent.communicate(timeout=_PATIENCE_SECONDS)
   assert said == 'alive at shutdown\n'
   assert parent.returncode == 0
-  assert _is_gone(pid)
+  assert patience.is_gone(pid)
 
 
 def test_ctrl_c_while_starting_leaves_nothing(start_parent, fake_worker):
@@ -274,12 +261,12 @@ def test_ctrl_c_while_starting_leaves_nothing(start_parent, fake_worker):
     local_worker.LocalWorker({str(binary)!r}).start()
   """)
   started = binary.with_suffix('.pid')
-  _wait_until(started.exists, 'the worker is started')
+  patience.until(lambda: started.exists())
   children = psutil.Process(parent.pid).children(recursive=True)
   assert children
   os.killpg(parent.pid, signal.SIGINT)
   parent.communicate(timeout=_PATIENCE_SECONDS)
-  assert all(_is_gone(child.pid) for child in children)
+  assert all(patience.is_gone(child.pid) for child in children)
 
 
 def test_worker_is_ended_at_exit_without_close(start_parent):
@@ -292,7 +279,7 @@ def test_worker_is_ended_at_exit_without_close(start_parent):
   # Reads to the end of stdout: a worker left behind would keep it open.
   parent.communicate(timeout=_PATIENCE_SECONDS)
   assert parent.returncode == 0
-  assert _is_gone(pid)
+  assert patience.is_gone(pid)
 
 
 def test_forked_child_does_not_end_the_worker(start_parent):
@@ -311,4 +298,4 @@ def test_forked_child_does_not_end_the_worker(start_parent):
   """)
   said, _ = parent.communicate(timeout=_PATIENCE_SECONDS)
   assert 'still alive' in said
-  assert _is_gone(pid)
+  assert patience.is_gone(pid)

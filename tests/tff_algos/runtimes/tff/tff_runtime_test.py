@@ -8,7 +8,7 @@ import psutil
 import pytest
 import tensorflow as tf
 
-from tests.testing import running_sum, toys
+from tests.testing import patience, running_sum, toys
 from tff_algos.core import errors
 from tff_algos.runtimes.tff import local_worker, tff_config, tff_runtime
 
@@ -114,8 +114,7 @@ def test_worker_that_died_before_is_noticed():
     _run(runtime, algorithm)
     (worker,) = _workers()
     worker.kill()
-    while _is_running(worker):
-      time.sleep(0.02)
+    patience.until(lambda: not _is_running(worker))
     with pytest.raises(errors.LostProcessError, match='SIGKILL'):
       _run(runtime, algorithm)
 

@@ -1,11 +1,9 @@
 """The picture of memberships against the true mixture."""
 
-import csv
-
 import numpy as np
 import pytest
 
-from tests.testing import fake_workdir, pages
+from tests.testing import csv_files, fake_workdir, pages
 from tff_algos.core import sealed_json
 from tff_algos.reports.plotting import style
 from tff_algos.reports.run import run as run_lib
@@ -75,15 +73,11 @@ def test_without_the_truth_only_the_estimate_is_drawn(tmp_path):
 def _forget_membership(workdir, *clients):
   """Clears the memberships of clients, as if they were never sampled."""
   path = workdir / 'evaluation' / 'clients.csv'
-  with path.open() as file:
-    rows = list(csv.DictReader(file))
+  rows = csv_files.read(path)
   for row in rows:
     if row['client_id'] in clients:
       row.update({name: 0.0 for name in row if name.startswith('membership')})
-  with path.open('w') as file:
-    writer = csv.DictWriter(file, rows[0])
-    writer.writeheader()
-    writer.writerows(rows)
+  csv_files.write(path, rows)
 
 
 def test_clients_that_were_never_sampled_have_no_dot_but_a_word(tmp_path):

@@ -1,8 +1,6 @@
-import csv
-
 import pytest
 
-from tests.testing import fake_workdir
+from tests.testing import csv_files, fake_workdir
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.run.plots import time_plot
 
@@ -32,13 +30,8 @@ def test_clients_that_pull_are_timed_by_what_they_received(tmp_path):
   """In each of 4 rounds 18 clients receive 18 * 50,890 floats together."""
   fake_workdir.write(tmp_path, num_clusters=1, num_rounds=4)
   path = tmp_path / 'metrics.csv'
-  with path.open() as file:
-    rows = list(csv.DictReader(file))
-  with path.open('w') as file:
-    pulled = {'train/consensus_distance': 1, 'train/num_messages': 9}
-    writer = csv.DictWriter(file, [*rows[0], *pulled])
-    writer.writeheader()
-    writer.writerows(row | pulled for row in rows)
+  pulled = {'train/consensus_distance': 1, 'train/num_messages': 9}
+  csv_files.write(path, [row | pulled for row in csv_files.read(path)])
   figure = time_plot.draw(run_lib.read(tmp_path))
   for axes, rate in zip(figure.axes, (1e6, 1e7, 1e8), strict=True):
     ((communication,), (computation,)) = axes.containers
