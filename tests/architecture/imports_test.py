@@ -63,7 +63,7 @@ _ONLY_MODULES = {
     'summaries',
   },
   ('pipelines', rooms.EXPORT): {'manifest', 'versions'},
-  ('pipelines', rooms.SERVING): {'models'},
+  ('pipelines', rooms.SERVING): {'served_model'},
   (rooms.DIAGNOSTICS, rooms.CORE): {'errors'},
   ('configs', rooms.CORE): {'config'},
   ('configs', rooms.MODELS): {'registry'},
