@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from configs.fed_soft import synthetic
-from tests.testing import hosts as hosts_lib
 from tests.testing import csv_files, programs, published, s3_server
+from tests.testing import hosts as hosts_lib
 from tff_algos.core import cache_folder
 from tff_algos.data import layout, schema
 from tff_algos.experiments import datasets, experiment
