@@ -185,7 +185,7 @@ def test_a_host_that_is_cut_off_ends_all_and_they_go_on(train):
     broken.wait_for_checkpoint()
     hosts.unplug(1)
     start = time.monotonic()
-    assert broken.programs[0].wait(_PATIENCE_SECONDS) == 1
+    assert broken.programs[0].wait(_PATIENCE_SECONDS) == 75
     print(f'given up after {time.monotonic() - start:.1f} seconds')
     assert f'({hosts.addresses[1]}:{_PORT})' in broken.log(0)
     broken.programs[1].kill()
