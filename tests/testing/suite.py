@@ -191,7 +191,7 @@ def pytest_configure():
   gc.set_threshold(_NEW_OBJECTS)
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(tryfirst=True, optionalhook=True)  # Also without xdist.
 def pytest_xdist_auto_num_workers() -> int:
   """Returns one process more than cores: some wait for programs and servers."""
   return len(os.sched_getaffinity(0)) + 1

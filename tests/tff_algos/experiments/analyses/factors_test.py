@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from configs.fed_soft import digits
-from configs.filter_decomposition import global_models
+from configs.filter_decomposition import personal_models
 from tests.testing import contract, csv_files, factored, toys
 from tff_algos.algorithms.filter_decomposition import latent_clients
 from tff_algos.core import errors
@@ -129,7 +129,7 @@ def test_rounds_without_coefficients_have_no_latent_clients():
 
 @pytest.mark.verify
 def test_a_row_for_every_state(tmp_path):
-  values = global_models.get_config('smoke')
+  values = personal_models.get_config('smoke')
   values.training.num_rounds = 2
   values.training.checkpoint_interval = 1
   values.training.num_kept_checkpoints = 1
