@@ -31,6 +31,7 @@ UNTESTED = 'untested at this size'
 _LEAST_SEEDS = 3
 _CONFIDENCE = 0.95
 _STALE = '*stale*'
+_OURS = "(not the paper's) "
 # A block of a page that is generated, with its markers.
 _BLOCK = re.compile(
   r'(?P<open><!-- (?P<kind>result|claims)(?: (?P<id>\S+))? -->\n)'
@@ -92,12 +93,14 @@ class Claim:
       the lower error.
     worse: That of the other.
     metric: Metric that is compared, if another than the experiment's.
+    of_paper: Whether the paper makes it; others are not counted.
   """
 
   text: str
   better: str
   worse: str
   metric: str = ''
+  of_paper: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -386,7 +389,7 @@ def _result_block(experiment: Experiment, stale: Collection[str]) -> str:
   if experiment.claims:
     lines = ['| claim | ours, difference | verdict |', '|---|---|---|']
     lines += [
-      f'| {claim.text} | {text} | {verdict} |'
+      f'| {_OURS * (not claim.of_paper)}{claim.text} | {text} | {verdict} |'
       for claim, text, verdict in _judged(experiment, result, stale)
     ]
     parts.append('\n'.join(lines))
@@ -438,7 +441,7 @@ def _grid_table(
 def _claims_table(
   listed: Collection[Experiment], stale: Mapping[str, Collection[str]]
 ) -> str:
-  """Returns the table of all experiments with the verdicts on their claims."""
+  """Returns the table of all experiments: verdicts on the papers' claims."""
   verdicts = (CONFIRMED, CONTRADICTED, UNTESTED)
   lines = [
     f'| | {" | ".join(verdicts)} | command | cost |',
@@ -448,7 +451,11 @@ def _claims_table(
     result = read(experiment)
     judged = _judged(experiment, result, stale.get(experiment.id, ()))
     counts = [
-      sum(verdict.startswith(f'**{one}**') for _, _, verdict in judged) or ''
+      sum(
+        claim.of_paper and verdict.startswith(f'**{one}**')
+        for claim, _, verdict in judged
+      )
+      or ''
       for one in verdicts
     ]
     if result is None:
@@ -500,8 +507,9 @@ def _difference_text(found: Judgement) -> str:
   if not found.num_seeds:
     return 'not run'
   seeds = f'{found.num_seeds} seed{"s" * (found.num_seeds > 1)}'
-  # Of a narrow interval the ends would be rounded to 0.
-  digits = 2 if found.high - found.low < 1 else 1
+  # An end that decides must not be rounded to 0.
+  least = min(abs(found.low), abs(found.high))
+  digits = 2 if found.high - found.low < 1 or least < 0.05 else 1
   text = f'{found.difference:+.{digits}f}'
   if found.num_seeds >= _LEAST_SEEDS:
     text += f' ({found.low:+.{digits}f} to {found.high:+.{digits}f})'

@@ -85,7 +85,7 @@ rows = [
 ]
 claims = [
   { text = "new is better", better = "new", worse = "old" },
-  { text = "rare is better", better = "rare", worse = "old" },
+  { text = "rare is better", better = "rare", worse = "old", of_paper = false },
 ]
 """
 _PAGE = 'Before.\n<!-- result lab/one -->\nold\n<!-- end -->\nAfter.\n'
@@ -138,7 +138,9 @@ def test_page_has_what_is_stored_and_no_deviation_of_two_seeds(lab):
   assert (
     '| new is better | +10.00 (+10.00 to +10.00), 3 seeds | **confirmed** |'
   ) in page
-  assert '| rare is better | +19.0, 2 seeds | **untested at this' in page
+  assert (
+    "| (not the paper's) rare is better | +19.0, 2 seeds | **untested at this"
+  ) in page
   assert (
     'Commit `abcdef0123`, lock `77`, Fast, 2 cores, 8 GiB; 8 runs, 4.0 h of rounds.'
   ) in page
@@ -278,6 +280,14 @@ def test_of_errors_the_lower_is_better(lab, tmp_path, metric):
   assert '| +0.30 (+0.30 to +0.30), 3 seeds | **confirmed** |' in page
 
 
+def test_an_end_that_decides_is_not_rounded_to_0(lab):
+  """Mean -0.8, deviation 0.316: the margin is 4.303 * 0.316 / 3**0.5 = 0.785."""
+  lab(new=_cell(0.68884, 0.692, 0.69516), old=_cell(0.7, 0.7, 0.7))
+  assert (
+    '| −0.80 (−1.58 to −0.02), 3 seeds | **contradicted** |'
+  ) in results.render(_PAGE, {})
+
+
 def test_stale_cells_are_marked_in_table_and_verdict(lab):
   lab(new=_cell(0.9, 0.92, 0.91), old=_cell(0.8, 0.82, 0.81))
   page = results.render(_PAGE, {'lab/one': ['old']})
@@ -287,6 +297,7 @@ def test_stale_cells_are_marked_in_table_and_verdict(lab):
 
 
 def test_summary_counts_verdicts_also_of_what_was_not_run(lab):
+  """Those on the paper's claims: not that of `rare`."""
   page = '<!-- claims -->\n<!-- end -->'
   row = '\n| [Lab, Table 1](lab.md) | '
   assert f'{row} |  | not run | `RUN=lab/one` |  |\n' in results.render(
@@ -295,7 +306,7 @@ def test_summary_counts_verdicts_also_of_what_was_not_run(lab):
   assert 'Not run: no result is stored.' in results.render(_PAGE, {})
   lab(new=_cell(0.7, 0.6, 0.5), old=_cell(0.8, 0.7, 0.6))
   assert (
-    f'{row} | 1 | 1 | `RUN=lab/one` | 6 runs, 3.0 h of rounds |\n'
+    f'{row} | 1 |  | `RUN=lab/one` | 6 runs, 3.0 h of rounds |\n'
   ) in results.render(page, {})
 
 
