@@ -35,16 +35,6 @@ _NOT_RUN = (
   (_README, 'pip install', 'needs the network; the wheel: tests/package'),
   (_README, 'overrides.txt', 'is for pip'),
   (_README, 'jupyter lab', 'opens a browser'),
-  *(
-    (page, part, reason)
-    for page in (_README, 'docs/own_data.md')
-    for part, reason in (
-      ('curl -L', 'needs the network'),
-      ('beijing_air.py', 'needs the download: own_data_test.py'),
-      ('binaries.inspect', 'needs the download: own_data_test.py'),
-      ('data/air.py', 'needs the download: own_data_test.py'),
-    )
-  ),
   ('CONTRIBUTING.md', 'make env', 'needs the network'),
   ('CONTRIBUTING.md', 'make test', 'is this suite'),
   ('benchmarks/README.md', 'make growth', 'minutes: growth_test.py runs it'),
@@ -64,6 +54,11 @@ _NOT_RUN = (
     'docs/data_engineering.md',
     'temp_location',
     'needs a store: apart_engines_test.py',
+  ),
+  ('docs/own_data.md', 'curl -L', 'needs the network'),
+  *(
+    ('docs/own_data.md', part, 'needs the download: own_data_test.py')
+    for part in ('beijing_air.py', 'binaries.inspect', 'data/air.py')
   ),
   ('docs/vulnerabilities.md', '', 'needs the network'),
   *(

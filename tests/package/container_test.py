@@ -33,8 +33,11 @@ def test_copied_files_exist_and_reach_the_build():
   assert {'Makefile', 'requirements.lock'} <= {*files}
   for name in files:
     assert (_ROOT / name).is_file() and not _ignored(name)
-  # The environment of the host must not replace that of the image.
-  assert ['.'] in copies and _ignored('.venv') and _ignored('runs')
+  # The environment of the host must not replace that of the image, and raw
+  # data of clients must not be pushed with it.
+  assert ['.'] in copies
+  for name in ('.venv', 'runs', 'data'):
+    assert _ignored(name)
 
 
 def test_commands_are_targets_of_make():
