@@ -28,7 +28,7 @@ class DatasetContender(passes.PassContender):
     self._resident = rows_lib.ResidentRows()
     spec = tf.TensorSpec
     workload = inputs.workload
-    self._read = graph_call.GraphCall(
+    self._read = graph_call.trace(
       self._build(),
       [
         rows_lib.Rows(

@@ -39,7 +39,7 @@ class TfDataContender(passes.PassContender):
       )
 
     size = workload.num_examples
-    self._read = graph_call.GraphCall(
+    self._read = graph_call.trace(
       read,
       [
         tf.TensorSpec([size, *workload.input_shape]),

@@ -14,7 +14,9 @@ def write_bundle(folder: pathlib.Path) -> pathlib.Path:
   bundle = folder / 'cluster_models' / '3'
   (bundle / manifest.EXTRA_FOLDER).mkdir(parents=True)
   model = saved_model_pb2.SavedModel()
-  signature = model.meta_graphs.add().signature_def['serving_default']
+  graph = model.meta_graphs.add()
+  graph.meta_info_def.tags.append('serve')
+  signature = graph.signature_def['serving_default']
   for fields, name, dtype, shape in (
     (signature.inputs, 'x', tf.float32, [None, 8, 8]),
     (signature.inputs, 'client_id', tf.string, [None]),

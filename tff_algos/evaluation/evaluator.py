@@ -23,6 +23,7 @@ from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 from tff_algos.evaluation import (
   association,
+  cluster_losses,
   honest_clients,
   recovery,
   summaries,
@@ -202,9 +203,10 @@ class Evaluator:
       float64 `[num_clients, num_clusters]`; inf where a model is not finite on
       a client, or the client has no examples.
     """
-    found = self._run(self._clusters, server_state, source)
-    losses = statistics.value_of(found['loss'])
-    return np.where(np.isnan(losses), np.inf, losses)
+    clients = np.arange(source.population.num_clients, dtype=np.int32)
+    return cluster_losses.of_clients(
+      self._algorithm, self._runtime, server_state, source, clients
+    )
 
   @functools.cached_property
   def planted(self) -> Planted | None:

@@ -193,7 +193,9 @@ def train(
     last = opened.training.num_rounds
   if done == result.round_num:
     logging.info('%s is at round %d, the last: nothing to train.', folder, done)
-  elif result.round_num < last and _is_spent(opened, result):
+  elif result.round_num < last and loop.is_spent(
+    opened.algorithm, result.server_state
+  ):
     logging.info(
       'Ended after round %d of %d in %s: another round would exceed '
       'config.privacy.target_epsilon, %g.',
@@ -215,11 +217,6 @@ def train(
   else:
     logging.info('Trained %d rounds in %s.', result.round_num, folder)
   return result.round_num
-
-
-def _is_spent(opened: session.Session, result: loop.Result) -> bool:
-  account = opened.algorithm.account
-  return account is not None and account.is_spent(result.server_state)
 
 
 def _check_rounds(opened: session.Session) -> int:

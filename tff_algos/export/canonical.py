@@ -12,7 +12,8 @@ from typing import Any
 
 from tensorflow.core.protobuf import saved_model_pb2
 
-_SAVED_MODEL = 'saved_model.pb'
+from tff_algos.export import signature_defs
+
 # Written by TensorFlow for its own logs, from the names before.
 _FINGERPRINT = 'fingerprint.pb'
 # Names with a counter, besides those of functions.
@@ -37,7 +38,7 @@ def canonicalize(folder: pathlib.Path, methods: Mapping[str, str] = {}) -> None:
     methods: Signature -> TensorFlow Serving's method to be written; TensorFlow
       itself writes Predict for all.
   """
-  path = folder / _SAVED_MODEL
+  path = folder / signature_defs.GRAPH_FILE
   content = saved_model_pb2.SavedModel()
   content.ParseFromString(path.read_bytes())
   libraries = [graph.graph_def.library for graph in content.meta_graphs]

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
-from tff_algos.export import manifest
+from tff_algos.export import manifest, signature_defs
 
 FILE = 'tf_serving_warmup_requests'
+_PREDICT = 'tensorflow/serving/predict'
 # Input of examples; a bundle has none of those that it was checked with.
 _X = 'x'
 _LABEL = 'label'
@@ -41,7 +42,9 @@ def write(
   """
   path = folder / manifest.EXTRA_FOLDER / FILE
   with tf.io.TFRecordWriter(str(path)) as writer:
-    for name, signature in sorted(_signatures(folder).items()):
+    for name, signature in sorted(signature_defs.read(folder).items()):
+      if signature.method_name != _PREDICT:
+        continue
       inputs = _inputs(signature, samples, class_name)
       if inputs:
         log = prediction_log_pb2.PredictionLog()
@@ -70,17 +73,6 @@ def run(folder: pathlib.Path, signatures: Mapping[str, Any]) -> int:
       signatures[name](**{k: tf.constant(v) for k, v in inputs.items()})
       number += 1
   return number
-
-
-def _signatures(folder: pathlib.Path) -> dict[str, meta_graph_pb2.SignatureDef]:
-  content = saved_model_pb2.SavedModel()
-  content.ParseFromString((folder / 'saved_model.pb').read_bytes())
-  (graph,) = content.meta_graphs
-  return {
-    name: signature
-    for name, signature in graph.signature_def.items()
-    if signature.method_name == 'tensorflow/serving/predict'
-  }
 
 
 def _inputs(

@@ -56,7 +56,6 @@ class ChildProcess:
       grace_seconds: Time between SIGTERM and SIGKILL.
     """
     self._name = f'the {what} {command[0]}'
-    self._what = what
     self._command = [
       *(sys.executable, '-I', '-S', '-c', _LAUNCHER, str(os.getpid())),
       *command,
@@ -106,8 +105,7 @@ class ChildProcess:
 
     It is a LostProcessError if it was killed or terminated.
     """
-    if self._process is None:
-      raise errors.RuntimeFailureError(f'the {self._what} was not started.')
+    assert self._process is not None  # `start` has returned.
     returncode = self._process.poll()
     if returncode is not None:
       self._thread.join(_GRACE_SECONDS)

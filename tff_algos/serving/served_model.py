@@ -14,15 +14,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from absl import logging
-from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
 
 from tff_algos.core import errors
-from tff_algos.export import manifest, warm_up
+from tff_algos.export import manifest, signature_defs, warm_up
 from tff_algos.features import spec as spec_lib
 
 DEFAULT_SIGNATURE = 'serving_default'
 
-_GRAPH_FILE = 'saved_model.pb'
 # Inputs of signatures that tell whose model is asked for.
 _CLIENT_ID = 'client_id'
 _EXAMPLES = 'inputs'
@@ -82,7 +81,7 @@ class ServedModel:
     self.client_ids = tuple(json.loads(ids.read_text())) if ids.exists() else ()
     self.raw_signatures = frozenset(facts.get('raw_signatures', ()))
     self.numbers = _number_columns(facts)
-    self.signature_defs = _read_signature_defs(folder)
+    self.signature_defs = signature_defs.read(folder)
     self.row_wise = frozenset(
       name
       for name, signature in self.signature_defs.items()
@@ -202,8 +201,9 @@ def folder_identity(folder: pathlib.Path) -> tuple[int, int]:
   Raises:
     ExportError: If the folder has gone.
   """
+  graph = folder / signature_defs.GRAPH_FILE
   try:
-    return folder.stat().st_ino, (folder / _GRAPH_FILE).stat().st_mtime_ns
+    return folder.stat().st_ino, graph.stat().st_mtime_ns
   except OSError as error:
     raise errors.ExportError(
       f'{folder} cannot be read: {error.strerror}'
@@ -249,17 +249,6 @@ def _has_rows(signature: meta_graph_pb2.SignatureDef) -> bool:
     for infos in (signature.inputs, signature.outputs)
     for info in infos.values()
   )
-
-
-def _read_signature_defs(
-  folder: pathlib.Path,
-) -> dict[str, meta_graph_pb2.SignatureDef]:
-  content = saved_model_pb2.SavedModel()
-  content.ParseFromString((folder / _GRAPH_FILE).read_bytes())
-  for graph in content.meta_graphs:
-    if tf.saved_model.SERVING in graph.meta_info_def.tags:
-      return dict(graph.signature_def)
-  raise errors.ExportError(f'{folder} has no graph with the tag "serve"')
 
 
 def _refusal_text(message: str) -> str:

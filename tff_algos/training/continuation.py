@@ -26,10 +26,8 @@ from absl import logging
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import carrying, checks, errors, sealed_json
 from tff_algos.core.structures import Structure
-from tff_algos.numerics import statistics
-from tff_algos.rounds import evaluation
+from tff_algos.evaluation import cluster_losses
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.runtimes import interrupts
 from tff_algos.training import checkpoint as checkpoint_lib
 from tff_algos.training import client_state_store, loop, moved_states
 
@@ -332,13 +330,10 @@ def _choose_clusters(
   ).astype(np.int32)
   if not _has_clusters(rules) or not len(asked):
     return server_state
-  phase = evaluation.build_cluster_evaluation(algorithm)
-  call = algorithm_lib.PhaseCall(phase.name, asked, (), algorithm_lib.Cost())
-  cohort = cohort_lib.Cohort(call, 0, 0, source, load_states=lambda _: ())
-  with interrupts.held():
-    found = runtime.run(phase, server_state, cohort).server_metrics['loss']
-  losses = statistics.value_of(found)
-  chosen = np.argmin(np.where(np.isnan(losses), np.inf, losses), axis=1)
+  losses = cluster_losses.of_clients(
+    algorithm, runtime, server_state, source, asked
+  )
+  chosen = np.argmin(losses, axis=1)
   return _set_clusters(rules, server_state, asked, chosen)
 
 

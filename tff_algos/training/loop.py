@@ -372,7 +372,7 @@ def train(
   else:
     observer.resume(round_num, checkpoints.checked_records(round_num))
   run = functools.partial(run_round, algorithm, runtime, source, store)
-  is_over = _is_spent(algorithm, server_state)
+  is_over = is_spent(algorithm, server_state)
   is_over = is_over or progress.is_over(config.selection)
   # Whether a round has ended, and records and states are those of it.
   is_whole = False
@@ -386,7 +386,7 @@ def train(
       if algorithm.account is not None:
         metrics |= algorithm.account.metrics(next_state)
       is_last = round_num + 1 == config.num_rounds
-      is_last = is_last or _is_spent(algorithm, next_state)
+      is_last = is_last or is_spent(algorithm, next_state)
       is_due = is_last or (round_num + 1) % config.evaluation_interval == 0
       seen = evaluator.evaluate(next_state) if is_due else _NOT_EVALUATED
       with interrupts.held():
@@ -411,9 +411,10 @@ def train(
   return Result(server_state, round_num)
 
 
-def _is_spent(
+def is_spent(
   algorithm: algorithm_lib.FederatedAlgorithm, server_state: Structure
 ) -> bool:
+  """Returns whether the privacy budget forbids another round."""
   account = algorithm.account
   return account is not None and account.is_spent(server_state)
 

@@ -22,10 +22,9 @@ from absl import logging
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, seeds
 from tff_algos.core.structures import Structure
-from tff_algos.numerics import statistics, trees
-from tff_algos.rounds import evaluation
+from tff_algos.evaluation import cluster_losses
+from tff_algos.numerics import trees
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.runtimes import interrupts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,21 +121,17 @@ def judge(
     server_state: The state at the end of the trial, NumPy.
     cost: Cost of the trial's rounds.
   """
-  phase = evaluation.build_cluster_evaluation(algorithm)
   clients = np.flatnonzero(source.population.num_examples).astype(np.int32)
+  losses = cluster_losses.of_clients(
+    algorithm, runtime, server_state, source, clients
+  )
+  fit = losses[np.isfinite(losses).all(axis=1)].min(axis=1)
+  # Rounded, so that it is equal on all processes of a group, on any machines.
+  mean = math.fsum(fit) / len(fit) if len(fit) else math.inf
   num_parameters = trees.num_entries(algorithm.cluster_model.weights_spec())
   downlink = len(clients) * algorithm.num_clusters * num_parameters
   reports = algorithm_lib.Cost(downlink, uplink_floats=len(clients))
-  call = algorithm_lib.PhaseCall(phase.name, clients, (), reports)
-  cohort = cohort_lib.Cohort(call, 0, 0, source, load_states=lambda _: ())
-  with interrupts.held():
-    losses = runtime.run(phase, server_state, cohort).server_metrics['loss']
-  # NaN under a non-finite cluster model; then the minimum is NaN, too.
-  lowest = statistics.value_of(losses).min(axis=1)
-  fit = lowest[np.isfinite(lowest)]
-  # Rounded, so that it is equal on all processes of a group, on any machines.
-  mean = math.fsum(fit) / len(fit) if len(fit) else math.inf
-  return Trial(len(lowest) - len(fit), mean, _total([cost, reports]))
+  return Trial(len(clients) - len(fit), mean, _total([cost, reports]))
 
 
 def _total(costs: Sequence[algorithm_lib.Cost]) -> algorithm_lib.Cost:

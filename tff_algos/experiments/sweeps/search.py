@@ -118,6 +118,7 @@ def search(
   Raises:
     ConfigError: If the folder holds a search with other options, a run or
       another kind of sweep.
+    DataError: If it holds trials without their plan.
     InfrastructureError: As `side_by_side.execute`.
     UserError: If Optuna is not installed, or the first dataset cannot be built.
   """
@@ -264,7 +265,6 @@ class _TrialQueue:
       self._refuse(trial, task.run, error)
     else:
       trial.scores.append(self._score(task.run))
-    self.write_plan()
 
   def write_plan(self) -> plan_lib.Plan:
     """Writes `sweep.json` with all runs so far; returns it."""
@@ -337,16 +337,24 @@ class _TrialQueue:
     }
 
   def _resume(self) -> None:
-    """Reads the runs of earlier calls, and opens their unfinished trials."""
+    """Reads the runs of earlier calls, and opens their unfinished trials.
+
+    Raises:
+      DataError: If their plan is missing or damaged.
+    """
+    if not self._study.trials:  # A call may have ended before its first plan.
+      return
     try:
       earlier = plan_lib.read(self._workdir).runs
-    except errors.DataError:  # None, or a damaged one, which is written anew.
-      earlier = ()
+    except errors.DataError:
+      raise errors.DataError(
+        f'{self._workdir / plan_lib.FILE}, the plan of the trials in {_FILE}, '
+        'is missing or damaged. Put a copy of it back, or take another '
+        '--workdir'
+      ) from None
     self._planned = {run.folder: run for run in earlier}
     for frozen in self._study.trials:
-      if frozen.state.is_finished():
-        self._plan_lost_runs(frozen)
-      else:
+      if not frozen.state.is_finished():
         resumed = self._complete(frozen)
         trial = _Trial(resumed, self._decode(resumed.params))
         trial.reported = set(frozen.intermediate_values)
@@ -365,26 +373,6 @@ class _TrialQueue:
         )
       trial._suggest(key, distribution)
     return trial
-
-  def _plan_lost_runs(self, frozen: Any) -> None:
-    """Plans those runs of a finished trial that `sweep.json` lacks.
-
-    The reasons of refusals are lost with the file.
-    """
-    lost = [
-      seed
-      for seed in range(self._options.num_seeds)
-      if (run := _folder(frozen.number, seed)) not in self._planned
-      and (self._workdir / run).is_dir()
-    ]
-    for seed in lost:
-      self._plan_run(_Trial(frozen, self._decode(frozen.params)), seed)
-    if lost and frozen.state == self._state('PRUNED'):
-      run = _folder(frozen.number, lost[-1])
-      pruned_round = frozen.last_step % (self._num_rounds + 1)
-      self._planned[run] = self._planned[run]._replace(
-        pruned_round=pruned_round
-      )
 
   def _seed_sampler(self, number: int) -> None:
     """Seeds the draws of a trial: the same after an interruption."""
@@ -474,6 +462,7 @@ class _TrialQueue:
   ) -> None:
     """Leaves a trial unfinished."""
     self._planned[run] = self._planned[run]._replace(error=str(error))
+    self.write_plan()
     del self._open[trial.number]
 
   def _refuse(self, trial: _Trial, run: str, error: errors.UserError) -> None:
@@ -488,9 +477,9 @@ class _TrialQueue:
     logging.info('%s is pruned after round %d.', task.run, round_num)
     run = self._planned[task.run]
     self._planned[task.run] = run._replace(pruned_round=round_num)
+    self.write_plan()
     del self._open[trial.number]
     self._study.tell(trial.number, state=self._state('PRUNED'))
-    self.write_plan()
 
   def _state(self, name: str) -> Any:
     return getattr(self._optuna.trial.TrialState, name)

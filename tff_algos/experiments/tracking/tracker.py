@@ -7,10 +7,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.protobuf import saved_model_pb2
 
 from tff_algos.core import checks
-from tff_algos.export import manifest
+from tff_algos.export import manifest, signature_defs
 
 OFF = ''
 MLFLOW = 'mlflow'
@@ -107,9 +106,7 @@ class Tracker(Protocol):
 
 def read_model(bundle: pathlib.Path) -> Model:
   """Returns a released bundle as a model; its folder is `<name>/<version>`."""
-  found = saved_model_pb2.SavedModel()
-  found.ParseFromString((bundle / 'saved_model.pb').read_bytes())
-  signature = found.meta_graphs[0].signature_def[_SIGNATURE]
+  signature = signature_defs.read(bundle)[_SIGNATURE]
   facts = manifest.read_manifest(bundle)
   keys = ('round_num', 'config_hash', 'dataset_version')
   return Model(

@@ -7,33 +7,12 @@ its name. A stack is dropped from the device with its last leaf.
 
 import weakref
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-
-class Holder(Protocol):
-  """The connection to the worker, as far as stacks need it."""
-
-  is_open: bool
-
-  def fetch(self, name: str) -> list[np.ndarray]:
-    """Returns the leaves of a stack."""
-    ...
-
-  def stack(
-    self,
-    types: Sequence[tuple[str, list[int]]],
-    size: int,
-    pieces: Sequence[tuple[str, list[int], list[int]]],
-    arrays: Sequence[np.ndarray],
-  ) -> 'Stack':
-    """Makes a stack on the device, see `worker.Worker.stack`."""
-    ...
-
-  def forget(self, name: str) -> None:
-    """Drops a stack from the device, with the next request."""
-    ...
+if TYPE_CHECKING:
+  from tff_algos.runtimes.pjrt import pjrt_connection
 
 
 class Stack:
@@ -47,7 +26,7 @@ class Stack:
 
   def __init__(
     self,
-    holder: Holder,
+    holder: 'pjrt_connection.Connection',
     name: str,
     size: int,
     types: Sequence[tuple[str, list[int]]],
@@ -114,7 +93,7 @@ class HeldLeaf:
 
 
 def gather(
-  holder: Holder,
+  holder: 'pjrt_connection.Connection',
   types: Sequence[tuple[str, list[int]]],
   rows: Sequence[tuple[Sequence[Any], int]],
   size: int,

@@ -64,13 +64,13 @@ class _PhaseProgram:
     vectorizes: bool,
   ):
     self.lowering = lowering.PhaseLowering(phase, types, vectorizes)
-    self.make_message = graph_call.GraphCall.of(types.stages.make_message)
+    self.make_message = graph_call.GraphCall(types.stages.make_message)
     self._kept = tf.nest.map_structure(
       lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype),
       self.lowering.output_types[:2],
     )
     self.num_sums = len(tf.nest.flatten(self._kept[0]))
-    self.server_update = graph_call.GraphCall.of(types.stages.server_update)
+    self.server_update = graph_call.GraphCall(types.stages.server_update)
     # Lowering takes a tenth of a second.
     self.lower = functools.cache(self.lowering.lower)
 

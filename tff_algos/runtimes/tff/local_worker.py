@@ -25,7 +25,7 @@ import time
 import grpc
 from absl import logging
 
-from tff_algos.core import checks, errors
+from tff_algos.core import errors
 from tff_algos.runtimes import child_process, loopback
 
 # Channel of the readiness probe: short retry intervals, and no proxies from the
@@ -74,20 +74,12 @@ class LocalWorker:
       binary_path: The program; by default the one inside the installed TFF.
       start_timeout_seconds: Maximal wait for the worker to answer, > 0.
       max_concurrent_computation_calls: Number of clients that the worker
-        computes at once; -1 for no limit. Lower it when memory runs out.
-
-    Raises:
-      ConfigError: If a number is out of range.
+        computes at once, >= -1; -1 for no limit. Lower it when memory runs
+        out.
     """
     self._binary_path = binary_path
-    self._start_timeout_seconds = checks.check_positive(
-      'start_timeout_seconds', start_timeout_seconds
-    )
-    self._max_concurrent_calls = checks.check_int(
-      'max_concurrent_computation_calls',
-      max_concurrent_computation_calls,
-      minimum=-1,
-    )
+    self._start_timeout_seconds = start_timeout_seconds
+    self._max_concurrent_calls = max_concurrent_computation_calls
     self._process: child_process.ChildProcess | None = None
     self._cleanup = contextlib.ExitStack()
     self._port = 0
@@ -145,10 +137,6 @@ class LocalWorker:
       self.close()
       raise
     logging.info('TFF worker %d answers at %s', self.pid, self.address)
-
-  def is_alive(self) -> bool:
-    """Returns whether the process is running."""
-    return self._process is not None and self._process.is_running
 
   def check_alive(self) -> None:
     """Raises RuntimeFailureError, with the last output, if it has ended."""

@@ -2,7 +2,7 @@
 
 import grpc
 
-from tff_algos.core import checks, errors
+from tff_algos.core import errors
 
 # Timeout of a probe of a worker that has answered before, in seconds.
 _PROBE_SECONDS = 5.0
@@ -21,14 +21,9 @@ class RemoteWorker:
     Args:
       address: `host:port`.
       start_timeout_seconds: Maximal wait for the worker to answer, > 0.
-
-    Raises:
-      ConfigError: If the address is not of that form.
     """
-    self._address = checks.check_address('worker address', address)
-    self._start_timeout_seconds = checks.check_positive(
-      'start_timeout_seconds', start_timeout_seconds
-    )
+    self._address = address
+    self._start_timeout_seconds = start_timeout_seconds
 
   @property
   def address(self) -> str:

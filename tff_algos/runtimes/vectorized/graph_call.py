@@ -19,39 +19,14 @@ from tff_algos.core.structures import Structure
 
 
 class GraphCall:
-  """A function as a graph, traced once.
+  """A traced function.
 
   Attributes:
     output_types: Outputs as symbolic tensors with dtypes and shapes.
   """
 
-  def __init__(
-    self, function: Callable[..., Structure], signature: Sequence[Structure]
-  ):
-    """Traces the function.
-
-    Args:
-      function: Function of structures of tensors.
-      signature: `tf.TensorSpec`s of its arguments.
-    """
-    self._take(
-      tf.function(
-        function, autograph=False, input_signature=signature
-      ).get_concrete_function()
-    )
-
-  @classmethod
-  def of(cls, traced: Any) -> 'GraphCall':
-    """Returns the calls of a function that is traced already.
-
-    Args:
-      traced: A `ConcreteFunction` of structures of tensors, by position.
-    """
-    call = cls.__new__(cls)
-    call._take(traced)
-    return call
-
-  def _take(self, traced: Any) -> None:
+  def __init__(self, traced: Any):
+    """Takes a `ConcreteFunction` of structures of tensors, by position."""
     self._graph = traced
     self.output_types = self._graph.structured_outputs
     self._dtypes = [leaf.dtype for leaf in self._graph.outputs]
@@ -77,6 +52,22 @@ class GraphCall:
   def __call__(self, *arguments: Structure) -> Structure:
     """Runs the graph on the arguments of `bind`."""
     return self.run(self.bind(*arguments))
+
+
+def trace(
+  function: Callable[..., Structure], signature: Sequence[Structure]
+) -> GraphCall:
+  """Traces a function of structures of tensors; returns its calls.
+
+  Args:
+    function: The function.
+    signature: `tf.TensorSpec`s of its arguments.
+  """
+  return GraphCall(
+    tf.function(
+      function, autograph=False, input_signature=signature
+    ).get_concrete_function()
+  )
 
 
 def _keep_sums_as_they_are() -> tf.compat.v1.ConfigProto:

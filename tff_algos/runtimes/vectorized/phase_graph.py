@@ -48,8 +48,8 @@ class PhaseGraphs:
       form: `VECTORIZED`, `ONE` or `XLA`.
     """
     self.types = types
-    self.make_message = graph_call.GraphCall.of(types.stages.make_message)
-    self.server_update = graph_call.GraphCall.of(types.stages.server_update)
+    self.make_message = graph_call.GraphCall(types.stages.make_message)
+    self.server_update = graph_call.GraphCall(types.stages.server_update)
     self._build = functools.partial(build_client_graph, phase, types, form)
     self._client_work: dict[int | None, graph_call.GraphCall] = {}
 
@@ -111,7 +111,7 @@ def build_client_graph(
   signature = [types.message, rows_type, _stack(clients_type, None)]
   work_on_block = _build_block(phase, types, form)
   if clients_per_block is None:
-    return graph_call.GraphCall(work_on_block, signature)
+    return graph_call.trace(work_on_block, signature)
   block_graph = tf.function(
     work_on_block,
     input_signature=[*signature[:-1], _stack(clients_type, clients_per_block)],
@@ -145,7 +145,7 @@ def build_client_graph(
     )
     return sums, *tf.nest.map_structure(lambda array: array.concat(), kept)
 
-  return graph_call.GraphCall(work, signature)
+  return graph_call.trace(work, signature)
 
 
 def _build_block(

@@ -105,6 +105,10 @@ def _quick(monkeypatch):
   )
 
 
+def _interrupt(*args):
+  raise KeyboardInterrupt
+
+
 def _study(folder):
   return optuna.load_study(
     study_name='search', storage=f'sqlite:///{folder / "search.db"}'
@@ -170,24 +174,49 @@ def test_hopeless_trials_are_pruned_by_validation(tmp_path):
   runs.check_all_ran(plan)
 
 
-def test_a_plan_that_is_lost_is_written_anew(tmp_path, monkeypatch):
-  def error_of(config, round_num):
-    weight = config['algorithm']['proximal_weight']
-    return abs(weight - 1) if config['seed'] and round_num >= 2 else 10.0
-
-  monkeypatch.setitem(globals(), '_error_of', error_of)
-  options = _OPTIONS._replace(num_trials=7)
-  # Rounds of continued runs are counted from their own start.
-  plan = search.search(options, tmp_path, _Engine(first_round=20))
-  assert {(run.seed, run.pruned_round) for run in plan.runs} == {
-    *((0, None), (1, None), (1, 2))
-  }
+def test_trials_without_their_plan_are_refused(tmp_path):
+  search.search(_OPTIONS, tmp_path, _Engine())
   path, engine = tmp_path / plan_lib.FILE, _Engine()
-  for lose in (path.unlink, lambda: path.write_text(path.read_text()[:99])):
+  whole = path.read_text()
+  for lose in (path.unlink, lambda: path.write_text(whole[:99])):
     lose()
-    assert search.search(options, tmp_path, engine) == plan
-    assert plan_lib.read(tmp_path) == plan
+    with pytest.raises(errors.DataError, match=r'sweep\.json, .* another'):
+      search.search(_OPTIONS, tmp_path, engine)
   assert not engine.started
+  path.write_text(whole)
+  search.search(_OPTIONS, tmp_path, engine)
+
+
+def test_a_search_that_ended_before_its_first_plan_goes_on(
+  tmp_path, monkeypatch
+):
+  with monkeypatch.context() as patch:
+    patch.setattr(grid, 'write_plan', _interrupt)
+    with pytest.raises(KeyboardInterrupt):
+      search.search(_OPTIONS, tmp_path, _Engine())
+  assert not (tmp_path / plan_lib.FILE).exists()
+  assert len(search.search(_OPTIONS, tmp_path, _Engine()).runs) == 6
+
+
+@pytest.mark.parametrize('ends', ['PRUNED', 'FAIL'])
+def test_how_a_trial_ended_is_planned_before_it_ends(
+  tmp_path, monkeypatch, ends
+):
+  def tell_and_end(self, *args, tell=optuna.Study.tell, **state):
+    tell(self, *args, **state)
+    if state == {'state': optuna.trial.TrialState[ends]}:
+      raise KeyboardInterrupt
+
+  options = _OPTIONS._replace(num_trials=12, num_seeds=1)
+  engine = _Engine()
+  if ends == 'FAIL':
+    engine.refused = lambda config: True
+  with monkeypatch.context() as patch:
+    patch.setattr(optuna.Study, 'tell', tell_and_end)
+    with pytest.raises(KeyboardInterrupt):
+      search.search(options, tmp_path, engine)
+  last = plan_lib.read(tmp_path).runs[-1]
+  assert last.error or last.pruned_round is not None
 
 
 def test_values_are_drawn_by_the_seed_of_the_config(tmp_path):

@@ -8,14 +8,6 @@ from tff_algos.core import errors
 from tff_algos.runtimes.tff import local_worker, remote_worker
 
 
-@pytest.mark.parametrize(
-  'address', ['', 'localhost', ':8000', 'host:', 'host:http', 'host:99999']
-)
-def test_wrong_address_is_refused(address):
-  with pytest.raises(errors.ConfigError, match='must be host:port'):
-    remote_worker.RemoteWorker(address)
-
-
 def test_address_where_nobody_answers_is_named():
   with socket.socket() as held:
     held.bind(('127.0.0.1', 0))
@@ -34,4 +26,4 @@ def test_close_leaves_the_worker_running():
     remote.close()
     remote.check_alive()
     assert remote.address == ours.address
-    assert ours.is_alive()
+    ours.check_alive()

@@ -60,7 +60,7 @@ def test_calls_at_the_same_time_agree():
   signature = tf.nest.map_structure(
     lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), (rows, spans, seeds)
   )
-  graph = graph_call.GraphCall(_function(), signature)
+  graph = graph_call.trace(_function(), signature)
   with futures.ThreadPoolExecutor(2) as pool:
     found = {
       float(one[1])
@@ -78,7 +78,7 @@ def test_structures_go_in_and_come_out():
     return {'total': total, 'none': ()}, Pair(others['b'], others['a'])
 
   spec = tf.TensorSpec([], tf.float32)
-  graph = graph_call.GraphCall(
+  graph = graph_call.trace(
     function,
     [Pair(spec, tf.TensorSpec([], tf.int32)), {'a': spec, 'b': spec}],
   )
