@@ -30,10 +30,8 @@ _NUM_THREADS = 16
 _CHUNK = 64
 # File of a staging folder that names its objects.
 _ADDRESS = 'address'
-# Error codes of a full or read-only disk.
-DISK_ERRORS = (
-  *(errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.ENOSPC, errno.EROFS),
-)
+# Those of `errors.OF_DISKS` that reading meets, too.
+_OF_ACCESS = (errno.EACCES, errno.EIO, errno.EPERM, errno.ESTALE)
 
 
 class Staging:
@@ -221,14 +219,15 @@ def open_staging(
         yield staging
       is_done = True
     except OSError as error:
-      if error.errno not in DISK_ERRORS:
+      if error.errno not in errors.OF_DISKS:
         raise
       place = pathlib.Path(error.filename or dataset)
       if place.is_relative_to(dataset):
         place = dataset
-      elif error.errno == errno.EACCES:
+      elif error.errno in _OF_ACCESS:
         raise errors.InfrastructureError(
-          f'cannot access {place}: {error.strerror}; check its permissions'
+          f'cannot access {place}: {error.strerror}; check its permissions, '
+          'and its disk'
         ) from None
       raise errors.InfrastructureError(
         f'cannot write to {place}: {error.strerror}. Make room, or choose '

@@ -8,7 +8,7 @@ official test split. They are mapped into memory, not read as a whole.
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,10 +69,6 @@ class Arrays(base.FolderSource):
       y_shape=y.shape[1:],
     )
 
-  def blocks(self) -> Sequence[base.Block]:
-    """Returns the blocks of the one part, `'all'`."""
-    return base.cut_blocks('all', len(self._open().arrays['y']))
-
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the examples of a block."""
     opened = self._open()
@@ -105,6 +101,9 @@ class Arrays(base.FolderSource):
   def count_clients(self) -> int:
     """Returns the number of different clients."""
     return len(np.unique(self._open().arrays['client']))
+
+  def _sizes(self) -> Mapping[str, int]:
+    return {'all': len(self._open().arrays['y'])}
 
   def _files(self) -> list[pathlib.Path]:
     folder = self._options.folder

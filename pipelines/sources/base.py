@@ -168,7 +168,8 @@ class Source(Protocol):
 class FileSource:
   """Base of sources of arrays, without distributions and further facts.
 
-  Subclasses add the rest of `Source`; few of them use the dataset's seed.
+  Subclasses have `_sizes`, and add the rest of `Source`; few of them use the
+  dataset's seed.
   """
 
   def __init__(self, options: Any, seed: int) -> None:
@@ -195,6 +196,22 @@ class FileSource:
     """Returns an unknown location."""
     del part, position
     return Location()
+
+  def blocks(self) -> Sequence[Block]:
+    """Returns the blocks of each part, in the order of `_sizes`."""
+    return [
+      Block(part, start, min(start + BLOCK_SIZE, size))
+      for part, size in self._sizes().items()
+      for start in range(0, size, BLOCK_SIZE)
+    ]
+
+  def _sizes(self) -> Mapping[str, int]:
+    """Returns part -> number of its examples, in a deterministic order."""
+    raise NotImplementedError
+
+  def _parts(self) -> tuple[str, ...]:
+    """Returns the parts of a source with an official test split, or none."""
+    return ('train', 'test') if self.has_test_split() else ('train',)
 
 
 class FolderSource(FileSource):
@@ -254,14 +271,6 @@ def check_classes(classes: Sequence[Any] | None) -> None:
     raise errors.ConfigError(
       f'classes must be different labels, at least two, got {classes!r}'
     )
-
-
-def cut_blocks(part: str, num_examples: int) -> list[Block]:
-  """Returns the blocks of a part with `num_examples` examples."""
-  return [
-    Block(part, start, min(start + BLOCK_SIZE, num_examples))
-    for start in range(0, num_examples, BLOCK_SIZE)
-  ]
 
 
 class Run(NamedTuple):

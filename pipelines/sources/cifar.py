@@ -8,7 +8,7 @@ and 3,072 pixels: red, green and blue planes, each of 32 rows. Krizhevsky,
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -75,14 +75,6 @@ class Cifar(base.FolderSource):
     _, num_classes = self._labelling()
     return base.image_features((32, 32, 3), num_classes)
 
-  def blocks(self) -> Sequence[base.Block]:
-    """Returns the blocks of each file."""
-    return [
-      block
-      for name in (*self._train_files(), *self._test_files())
-      for block in base.cut_blocks(name, len(self._records(name)))
-    ]
-
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the images of a block."""
     label_byte, _ = self._labelling()
@@ -111,6 +103,10 @@ class Cifar(base.FolderSource):
         f'{len(names)}. Fetch it again, or remove it to have numbers instead.'
       )
     return {'class_names': names}
+
+  def _sizes(self) -> Mapping[str, int]:
+    names = (*self._train_files(), *self._test_files())
+    return {name: len(self._records(name)) for name in names}
 
   def _labelling(self) -> tuple[int, int]:
     return _LABELS[self._options.dataset][self._options.labels]

@@ -63,19 +63,12 @@ class ClientDatabase(base.FolderSource):
   from the first record of its block.
   """
 
-  def blocks(self) -> Sequence[base.Block]:
-    """Returns the blocks of the splits, client by client."""
-    return [
-      block
-      for split in self._splits()
-      for block in base.cut_blocks(split, sum(self._sizes(split).values()))
-    ]
-
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the examples of a block."""
-    sizes = self._sizes(block.part)
+    sizes = self._client_sizes(block.part)
     clients = list(sizes)
-    recorded = ClientDatabase._sizes(self, block.part)  # A subclass has less.
+    # A subclass has less.
+    recorded = ClientDatabase._client_sizes(self, block.part)
     with _open(self._path()) as database:
       for run in base.runs(list(sizes.values()), block):
         client = clients[run.index]
@@ -92,6 +85,11 @@ class ClientDatabase(base.FolderSource):
     """Returns whether the split `test` is used."""
     return self._options.use_test
 
+  def _sizes(self) -> Mapping[str, int]:
+    return {
+      part: sum(self._client_sizes(part).values()) for part in self._parts()
+    }
+
   def _parse(self, record: Any) -> Iterator[base.RawExample]:
     """Yields the examples of one record."""
     try:
@@ -104,10 +102,7 @@ class ClientDatabase(base.FolderSource):
   def _examples(self, features: Mapping[str, Any]) -> Iterator[base.RawExample]:
     raise NotImplementedError
 
-  def _splits(self) -> tuple[str, ...]:
-    return (TRAIN, TEST) if self._options.use_test else (TRAIN,)
-
-  def _sizes(self, split: str) -> dict[str, int]:
+  def _client_sizes(self, split: str) -> dict[str, int]:
     """Returns client -> number of its records, of the selected clients."""
     path = self._path()
     chosen = _choose(path, self._options, path.stat().st_mtime_ns)

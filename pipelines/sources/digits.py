@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -32,10 +32,6 @@ class Digits(base.FileSource):
     """Returns 8x8 images with one channel, read as values from 0 to 1."""
     return base.image_features((8, 8, 1), 10)._replace(x_scale=1 / 16)
 
-  def blocks(self) -> Sequence[base.Block]:
-    """Returns the blocks of the one part, `'all'`."""
-    return base.cut_blocks('all', len(_load()[1]))
-
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the digits of a block."""
     images, labels = _load()
@@ -49,3 +45,6 @@ class Digits(base.FileSource):
   def recipe(self) -> Mapping[str, Any]:
     """Returns an empty recipe: there are no options."""
     return {}
+
+  def _sizes(self) -> Mapping[str, int]:
+    return {'all': len(_load()[1])}

@@ -6,7 +6,7 @@ The files hold every image transposed; here rows are rows. Cohen et al.,
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -69,14 +69,6 @@ class Emnist(base.FolderSource):
       return base.image_features((28, 28, 1), _NUM_LETTERS)
     return base.image_features((28, 28, 1), _SPLITS[self._options.split][0])
 
-  def blocks(self) -> Sequence[base.Block]:
-    """Returns the blocks of parts `'train'` and `'test'`."""
-    return [
-      block
-      for part in ('train', 'test')
-      for block in base.cut_blocks(part, len(self._rows(part)))
-    ]
-
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the images of a block."""
     images, labels = idx.read_labelled(*self._paths(block.part))
@@ -95,6 +87,9 @@ class Emnist(base.FolderSource):
   def has_test_split(self) -> bool:
     """Returns True."""
     return True
+
+  def _sizes(self) -> Mapping[str, int]:
+    return {part: len(self._rows(part)) for part in self._parts()}
 
   def _has_distributions(self) -> bool:
     return self._options.cases_are == DISTRIBUTIONS

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import json
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,27 +62,6 @@ class Femnist(base.FolderSource):
     """Returns float32 images with one channel, as they are stored."""
     return base.float_image_features((28, 28, 1), self._options.num_classes)
 
-  def blocks(self) -> Sequence[base.Block]:
-    """Returns the blocks of each file, such as `'train/all_data_0.json'`.
-
-    Raises:
-      DataError: If a file is damaged, or a writer is in two files of a split.
-    """
-    blocks = []
-    for folder in self._folders():
-      seen: dict[str, pathlib.Path] = {}
-      for path in self._paths(folder):
-        writers = _read(path, path.stat().st_mtime_ns)
-        for writer in writers:
-          if seen.setdefault(writer.client_id, path) != path:
-            raise errors.DataError(
-              f'the writer {writer.client_id!r} is in {path} and in '
-              f'{seen[writer.client_id]}; put the two together.'
-            )
-        size = sum(len(writer.labels) for writer in writers)
-        blocks += base.cut_blocks(f'{folder}/{path.name}', size)
-    return blocks
-
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the images of a block."""
     path = pathlib.Path(self._options.folder, block.part)
@@ -112,6 +91,28 @@ class Femnist(base.FolderSource):
       for folder in self._folders()
       for path in self._paths(folder)
     }
+
+  def _sizes(self) -> Mapping[str, int]:
+    """Returns the size of each file, such as `'train/all_data_0.json'`.
+
+    Raises:
+      DataError: If a file is damaged, or a writer is in two files of a split.
+    """
+    sizes = {}
+    for folder in self._folders():
+      seen: dict[str, pathlib.Path] = {}
+      for path in self._paths(folder):
+        writers = _read(path, path.stat().st_mtime_ns)
+        for writer in writers:
+          if seen.setdefault(writer.client_id, path) != path:
+            raise errors.DataError(
+              f'the writer {writer.client_id!r} is in {path} and in '
+              f'{seen[writer.client_id]}; put the two together.'
+            )
+        sizes[f'{folder}/{path.name}'] = sum(
+          len(writer.labels) for writer in writers
+        )
+    return sizes
 
   def _folders(self) -> tuple[str, ...]:
     return tuple(

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -66,14 +66,6 @@ class Idx(base.FolderSource):
       height, width = width, height
     return base.image_features((height, width, 1), self._options.num_classes)
 
-  def blocks(self) -> Sequence[base.Block]:
-    """Returns the blocks of parts `'train'` and `'test'`."""
-    return [
-      block
-      for part in self._parts()
-      for block in base.cut_blocks(part, len(read(self._paths(part)[0], 3)))
-    ]
-
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the images of a block."""
     images, labels = read_labelled(*self._paths(block.part))
@@ -89,8 +81,8 @@ class Idx(base.FolderSource):
     """Returns whether test files are named."""
     return bool(self._options.test_images)
 
-  def _parts(self) -> tuple[str, ...]:
-    return ('train', 'test') if self.has_test_split() else ('train',)
+  def _sizes(self) -> Mapping[str, int]:
+    return {part: len(read(self._paths(part)[0], 3)) for part in self._parts()}
 
   def _paths(self, part: str) -> tuple[pathlib.Path, pathlib.Path]:
     images, labels = (

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pipelines.sources import base, csv, files
@@ -86,10 +86,6 @@ class Images(base.FolderSource):
       (self._options.feature(),), classes=self._classes, scale=1 / 255
     )
 
-  def blocks(self) -> Sequence[base.Block]:
-    """Returns the blocks of the one part, `'all'`."""
-    return base.cut_blocks(_ALL, len(self.listed))
-
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the contents of the files of a block."""
     numbers = {name: number for number, name in enumerate(self._classes)}
@@ -136,6 +132,9 @@ class Images(base.FolderSource):
     if self._options.table:
       return tuple(_list_table(self._folder, self._options))
     return tuple(_list_folders(self._folder))
+
+  def _sizes(self) -> Mapping[str, int]:
+    return {_ALL: len(self.listed)}
 
   @functools.cached_property
   def _classes(self) -> tuple[str, ...]:

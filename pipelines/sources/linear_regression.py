@@ -7,7 +7,7 @@ section "Experiments").
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -117,19 +117,6 @@ class LinearRegression(base.GeneratedSource):
       thetas *= np.sqrt(options.separation / distance)
     return thetas
 
-  def blocks(self) -> Sequence[base.Block]:
-    """Returns the blocks of parts `'train_<s>'` and `'test_<s>'`."""
-    sizes = {
-      'train': self._options.num_examples_per_source,
-      'test': self._options.num_held_out_per_source,
-    }
-    return [
-      block
-      for split, size in sizes.items()
-      for source in range(self._options.num_sources)
-      for block in base.cut_blocks(f'{split}_{source}', size)
-    ]
-
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the points of a block; each depends on its position alone."""
     split, source = block.part.split('_')
@@ -159,3 +146,14 @@ class LinearRegression(base.GeneratedSource):
   def facts(self) -> Mapping[str, Any]:
     """Returns the thetas."""
     return {'thetas': self.thetas().tolist()}
+
+  def _sizes(self) -> Mapping[str, int]:
+    sizes = {
+      'train': self._options.num_examples_per_source,
+      'test': self._options.num_held_out_per_source,
+    }
+    return {
+      f'{split}_{source}': size
+      for split, size in sizes.items()
+      for source in range(self._options.num_sources)
+    }

@@ -11,7 +11,7 @@ to 20; its code trains on all n_i and tests on 5,000 more of the same mixture.
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,18 +94,10 @@ class LogisticMixture(base.GeneratedSource):
     """Returns the random draws of a client."""
     return _draw_client(self._options, self._seed, index)
 
-  def blocks(self) -> Sequence[base.Block]:
-    """Returns the blocks of parts `'all'` and `'test'`, client by client."""
-    return [
-      block
-      for part in ('all', 'test')
-      for block in base.cut_blocks(part, sum(self._sizes(part)))
-    ]
-
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the points of a block; each depends on its place alone."""
     thetas, is_test = self.thetas(), block.part == 'test'
-    for run in base.runs(self._sizes(block.part), block):
+    for run in base.runs(self._client_sizes(block.part), block):
       ends = np.cumsum(self._counts(block.part, run.index))
       for i in range(run.start, run.stop):
         component = int(np.searchsorted(ends, i, side='right'))
@@ -138,6 +130,9 @@ class LogisticMixture(base.GeneratedSource):
       },
     }
 
+  def _sizes(self) -> Mapping[str, int]:
+    return {part: sum(self._client_sizes(part)) for part in ('all', 'test')}
+
   def _point(self, theta: Array, index: int, i: int) -> tuple[Array, int]:
     generator = seeds.numpy_generator(
       self._seed, 'logistic_mixture/example', i, str(index)
@@ -154,7 +149,7 @@ class LogisticMixture(base.GeneratedSource):
     client = self.client(index)
     return client.test_counts if part == 'test' else client.counts
 
-  def _sizes(self, part: str) -> list[int]:
+  def _client_sizes(self, part: str) -> list[int]:
     return [
       int(self._counts(part, index).sum())
       for index in range(self._options.num_clients)

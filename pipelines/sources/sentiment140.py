@@ -13,7 +13,7 @@ import functools
 import io
 import pathlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pipelines.sources import base, files, text
@@ -63,14 +63,6 @@ class Sentiment140(base.FolderSource):
     """Returns ids of words with two classes."""
     return base.token_features(self._options.length, len(_CLASSES))
 
-  def blocks(self) -> Sequence[base.Block]:
-    """Returns the blocks of parts `'train'` and `'test'`."""
-    return [
-      block
-      for part in self._parts()
-      for block in base.cut_blocks(part, len(self._rows(part)))
-    ]
-
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the tweets of a block."""
     vocabulary = self._vocabulary()
@@ -103,8 +95,8 @@ class Sentiment140(base.FolderSource):
     """Returns the vocabulary."""
     return self._vocabulary().facts()
 
-  def _parts(self) -> tuple[str, ...]:
-    return ('train', 'test') if self.has_test_split() else ('train',)
+  def _sizes(self) -> Mapping[str, int]:
+    return {part: len(self._rows(part)) for part in self._parts()}
 
   def _path(self, name: str) -> pathlib.Path:
     return files.find(self._options.folder, name)

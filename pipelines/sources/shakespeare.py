@@ -11,7 +11,7 @@ import json
 import pathlib
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -95,14 +95,6 @@ class Shakespeare(base.FolderSource):
       self._options.window, len(self._options.alphabet)
     )
 
-  def blocks(self) -> Sequence[base.Block]:
-    """Returns the blocks of the one or two parts, role by role."""
-    return [
-      block
-      for part in ('train', 'test')
-      for block in base.cut_blocks(part, sum(self._num_windows(part)))
-    ]
-
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the windows of a block."""
     roles = self._roles()
@@ -128,6 +120,9 @@ class Shakespeare(base.FolderSource):
   def facts(self) -> Mapping[str, Any]:
     """Returns the alphabet."""
     return {'alphabet': self._options.alphabet}
+
+  def _sizes(self) -> Mapping[str, int]:
+    return {part: sum(self._num_windows(part)) for part in self._parts()}
 
   def _window(self, text: str, ids: Array, start: int) -> base.RawExample:
     stop = start + self._options.window

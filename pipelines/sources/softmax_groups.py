@@ -12,7 +12,7 @@ mu_k adds the same number to all logits, so it changes no label.
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,14 +95,10 @@ class SoftmaxGroups(base.GeneratedSource):
     """Returns the random draws of a client; clients are numbered by group."""
     return _draw_client(self._options, self._seed, index)
 
-  def blocks(self) -> Sequence[base.Block]:
-    """Returns the blocks of the one part, client by client."""
-    return base.cut_blocks('all', sum(self._sizes()))
-
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the points of a block; each depends on its place alone."""
     deviations = _deviations(self._options.num_features)
-    for run in base.runs(self._sizes(), block):
+    for run in base.runs(self._client_sizes(), block):
       client = self.client(run.index)
       for i in range(run.start, run.stop):
         generator = seeds.numpy_generator(
@@ -126,15 +122,19 @@ class SoftmaxGroups(base.GeneratedSource):
     """Returns the B_k of each client."""
     return {
       'offsets': {
-        self._name(i): self.client(i).offset for i in range(len(self._sizes()))
+        self._name(i): self.client(i).offset
+        for i in range(len(self._client_sizes()))
       }
     }
+
+  def _sizes(self) -> Mapping[str, int]:
+    return {'all': sum(self._client_sizes())}
 
   def _name(self, index: int) -> str:
     group, rank = divmod(index, self._options.num_clients_per_group)
     return f'group_{group}_client_{rank:03d}'
 
-  def _sizes(self) -> list[int]:
+  def _client_sizes(self) -> list[int]:
     options = self._options
     count = options.num_groups * options.num_clients_per_group
     return [self.client(index).num_examples for index in range(count)]

@@ -68,8 +68,8 @@ class StackOverflow(client_database.ClientDatabase):
     """Returns the vocabulary."""
     return self._vocabulary().facts()
 
-  def _sizes(self, split: str) -> dict[str, int]:
-    sizes = super()._sizes(split)
+  def _client_sizes(self, split: str) -> dict[str, int]:
+    sizes = super()._client_sizes(split)
     most = self._options.max_posts
     if most is None:
       return sizes

@@ -181,14 +181,6 @@ class Table(base.FileSource):
       scale=1 / 255 if is_image else 1.0,
     )
 
-  def blocks(self) -> Sequence[base.Block]:
-    """Returns the blocks of parts `'train'` and `'test'`."""
-    return [
-      block
-      for part in self._parts()
-      for block in base.cut_blocks(part, self._num_examples(part))
-    ]
-
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the rows of a block, or the windows."""
     examples = map(self._parse, self._rows(block))
@@ -236,6 +228,9 @@ class Table(base.FileSource):
     malformed = (n for n in numbers if self._parse(rows[n]).problem)
     return self._locate_row(part, next(malformed, numbers[-1]))
 
+  def _sizes(self) -> Mapping[str, int]:
+    return {part: self._num_examples(part) for part in self._parts()}
+
   def _locate_row(self, part: str, row: int) -> base.Location:
     """Returns the file, the line (or number) and the cells of a row."""
     raise NotImplementedError
@@ -258,9 +253,6 @@ class Table(base.FileSource):
 
   def _path(self, part: str) -> pathlib.PurePath:
     return pathlib.PurePath(getattr(self._options, _OPTIONS[part]))
-
-  def _parts(self) -> tuple[str, ...]:
-    return (TRAIN, TEST) if self.has_test_split() else (TRAIN,)
 
   def _num_examples(self, part: str) -> int:
     if self._options.window_length is None:

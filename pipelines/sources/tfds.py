@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -90,14 +90,6 @@ class Tfds(base.FileSource):
       shape = (shape[1], shape[0], *shape[2:])
     return base.image_features(tuple(shape), num_classes)
 
-  def blocks(self) -> Sequence[base.Block]:
-    """Returns the blocks of the two splits, in the order of the files."""
-    return [
-      block
-      for split in self._splits()
-      for block in base.cut_blocks(split, self._info(split).num_examples)
-    ]
-
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the examples of a block."""
     split = f'{block.part}[{block.start}:{block.stop}]'
@@ -135,6 +127,9 @@ class Tfds(base.FileSource):
       return facts
     classes = options.classes or range(len(names))
     return facts | {'class_names': [names[label] for label in classes]}
+
+  def _sizes(self) -> Mapping[str, int]:
+    return {split: self._info(split).num_examples for split in self._splits()}
 
   def _parse(self, example: Mapping[str, Any]) -> base.RawExample:
     options = self._options

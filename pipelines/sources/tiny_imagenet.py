@@ -42,14 +42,6 @@ class TinyImagenet(base.FolderSource):
     """Returns images of three channels, read as values from 0 to 1."""
     return base.image_features((_SIDE, _SIDE, 3), len(self._classes()))
 
-  def blocks(self) -> Sequence[base.Block]:
-    """Returns the blocks of parts `'train'` and `'val'`."""
-    return [
-      block
-      for part in (TRAIN, VALIDATION)
-      for block in base.cut_blocks(part, len(self._list(part)))
-    ]
-
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the images of a block."""
     classes = self._classes()
@@ -78,6 +70,9 @@ class TinyImagenet(base.FolderSource):
   def facts(self) -> Mapping[str, Any]:
     """Returns the names of the classes."""
     return {'class_names': list(self._classes())}
+
+  def _sizes(self) -> Mapping[str, int]:
+    return {part: len(self._list(part)) for part in (TRAIN, VALIDATION)}
 
   def _classes(self) -> dict[str, int]:
     """Returns class name -> class index, in the original order."""

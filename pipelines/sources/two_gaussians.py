@@ -7,7 +7,7 @@ variance / (variance + 2 m^2): w = (2/9, 2/9) and 1/9 for m = 2 and variance 1
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -48,13 +48,6 @@ class TwoGaussians(base.GeneratedSource):
     """Returns float32 pairs with real targets."""
     return base.vector_features(2)
 
-  def blocks(self) -> Sequence[base.Block]:
-    """Returns the blocks of parts `'train'` and `'test'`."""
-    return [
-      *base.cut_blocks('train', self._options.num_examples),
-      *base.cut_blocks('test', self._options.num_held_out),
-    ]
-
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the points of a block; each depends on its position alone."""
     deviation = np.sqrt(self._options.variance)
@@ -79,4 +72,10 @@ class TwoGaussians(base.GeneratedSource):
     return {
       'optimum': [mean / scale, mean / scale],
       'optimal_loss': variance / scale,
+    }
+
+  def _sizes(self) -> Mapping[str, int]:
+    return {
+      'train': self._options.num_examples,
+      'test': self._options.num_held_out,
     }

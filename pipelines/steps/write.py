@@ -20,6 +20,7 @@ from pipelines.engines import failures
 from pipelines.examples import hashing
 from pipelines.publishing import staging as staging_lib
 from pipelines.steps import pieces, planning
+from tff_algos.core import errors
 from tff_algos.core import records as records_lib
 from tff_algos.data import layout
 from tff_algos.data import schema as schema_lib
@@ -124,7 +125,7 @@ def _disk_errors() -> Generator[None]:
   try:
     yield
   except RuntimeError as error:
-    for number in staging_lib.DISK_ERRORS:
+    for number in errors.OF_DISKS:
       if os.strerror(number) in str(error):
         raise OSError(number, os.strerror(number)) from None
     raise

@@ -1,4 +1,7 @@
-"""Lock of a folder against other processes of this machine."""
+"""Lock of a folder against other processes, over NFS also of other machines.
+
+It is a lock of a file in the folder: NFS sends no lock of a folder itself.
+"""
 
 import contextlib
 import fcntl
@@ -6,19 +9,22 @@ import os
 import pathlib
 import time
 from collections.abc import Generator
+from typing import IO
 
-from tff_algos.core import errors
+from tff_algos.core import durable, errors
 
+# File whose lock is that of its folder.
+FILE = '.lock'
 _POLL_SECONDS = 0.05
 
 
 def exclusive(
   folder: pathlib.Path, busy: str, patience_seconds: float = 0.0
-) -> contextlib.AbstractContextManager[None]:
-  """Locks a folder within the block.
+) -> contextlib.AbstractContextManager[IO[str]]:
+  """Locks a folder within the block; yields the file, which is removed then.
 
-  The lock ends with the process that holds it, however that ends, and leaves no
-  file.
+  The lock ends with the process that holds it, however that ends; only the
+  file of a killed one stays, until the next.
 
   Args:
     folder: The folder.
@@ -26,6 +32,7 @@ def exclusive(
     patience_seconds: How long to wait for another process.
 
   Raises:
+    OSError: If the folder is missing, or nothing can be written there.
     WorkdirBusyError: If another process holds it, or shares it.
   """
   return _locked(folder, fcntl.LOCK_EX, busy, patience_seconds)
@@ -33,30 +40,41 @@ def exclusive(
 
 def shared(
   folder: pathlib.Path, busy: str, patience_seconds: float = 0.0
-) -> contextlib.AbstractContextManager[None]:
-  """Keeps `exclusive` from others within the block, but not `shared`."""
+) -> contextlib.AbstractContextManager[IO[str]]:
+  """Keeps `exclusive` from others, but not `shared`; the file stays."""
   return _locked(folder, fcntl.LOCK_SH, busy, patience_seconds)
 
 
 @contextlib.contextmanager
 def _locked(
   folder: pathlib.Path, kind: int, busy: str, patience_seconds: float
-) -> Generator[None]:
-  descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-  try:
-    deadline = time.monotonic() + patience_seconds
-    while not _takes(descriptor, kind):
-      if time.monotonic() >= deadline:
-        raise errors.WorkdirBusyError(f'{busy}. Wait for it.')
-      time.sleep(_POLL_SECONDS)
-    yield
-  finally:
-    os.close(descriptor)
+) -> Generator[IO[str]]:
+  place = folder / FILE
+  durable.check_file_place(place)
+  deadline = time.monotonic() + patience_seconds
+  while True:
+    with open(place, 'a+') as file:
+      try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+      except BlockingIOError:
+        if time.monotonic() >= deadline:
+          raise errors.WorkdirBusyError(f'{busy}. Wait for it.') from None
+        time.sleep(_POLL_SECONDS)
+        continue
+      # Its holder may have removed the file between opening and locking.
+      if not _is_at(place, file):
+        continue
+      try:
+        yield file
+      finally:
+        if kind == fcntl.LOCK_EX:
+          place.unlink(missing_ok=True)
+      return
 
 
-def _takes(descriptor: int, kind: int) -> bool:
+def _is_at(place: pathlib.Path, file: IO[str]) -> bool:
+  """Returns whether a path still refers to an open file."""
   try:
-    fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-  except BlockingIOError:
+    return os.path.samestat(os.stat(place), os.fstat(file.fileno()))
+  except FileNotFoundError:
     return False
-  return True

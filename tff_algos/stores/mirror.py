@@ -218,7 +218,7 @@ class Mirror:
 
   def _locked(
     self, patience_seconds: float = 0.0
-  ) -> contextlib.AbstractContextManager[None]:
+  ) -> contextlib.AbstractContextManager[object]:
     return folder_lock.exclusive(
       self._place,
       f'another process of this machine works in {self.address}',

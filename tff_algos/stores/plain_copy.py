@@ -1,7 +1,7 @@
 """Local copies of objects that other programs wrote, such as raw data.
 
 The folder of mirrors has `<hash of the address>/<name>`, the copy, and beside
-it `<name>.listing.json`, the objects that it has.
+it `<name>.listing.json`, the objects that it has, and `.lock`.
 """
 
 import contextlib

@@ -1,21 +1,16 @@
 """Lock of a workdir: one training process at a time."""
 
 import contextlib
-import fcntl
 import os
 import pathlib
 from collections.abc import Generator
-from typing import IO
 
-from tff_algos.core import durable, errors
+from tff_algos.core import errors, folder_lock
 
 
 @contextlib.contextmanager
 def lock(workdir: str | os.PathLike[str]) -> Generator[None]:
-  """Locks a workdir for this process.
-
-  The kernel releases the lock when the process ends in any way; the file is
-  removed on leaving the block.
+  """Locks a workdir for this process; see `folder_lock`.
 
   Args:
     workdir: The folder.
@@ -26,11 +21,14 @@ def lock(workdir: str | os.PathLike[str]) -> Generator[None]:
     WorkdirBusyError: If another process holds the lock; names the process.
   """
   folder = pathlib.Path(workdir)
-  path = folder / '.lock'
-  durable.check_file_place(path)
-  while True:
+  with contextlib.ExitStack() as stack:
     try:
-      file = open(path, 'a+')  # noqa: SIM115
+      file = stack.enter_context(folder_lock.exclusive(folder, 'busy'))
+    except errors.WorkdirBusyError:
+      raise errors.WorkdirBusyError(
+        f'{folder} is in use by process {_holder(folder)}; wait for it, end '
+        'it, or take another --workdir'
+      ) from None
     except OSError as error:
       if error.errno in errors.OF_DISKS:
         raise
@@ -38,33 +36,14 @@ def lock(workdir: str | os.PathLike[str]) -> Generator[None]:
         f'--workdir={folder} cannot be used: {error.strerror}. '
         'binaries.preprocess makes one, with the dataset'
       ) from error
-    try:
-      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-      file.seek(0)
-      holder = file.read().strip() or 'unknown'
-      file.close()
-      raise errors.WorkdirBusyError(
-        f'{folder} is in use by process {holder}; wait for it, end it, or take '
-        'another --workdir'
-      ) from None
-    # Its holder may have removed the file between opening and locking.
-    if _is_at(path, file):
-      break
-    file.close()
-  try:
     file.truncate(0)
     file.write(str(os.getpid()))
     file.flush()
     yield
-  finally:
-    path.unlink(missing_ok=True)
-    file.close()
 
 
-def _is_at(path: pathlib.Path, file: IO[str]) -> bool:
-  """Returns whether a path still refers to an open file."""
+def _holder(folder: pathlib.Path) -> str:
   try:
-    return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
+    return (folder / folder_lock.FILE).read_text() or 'unknown'
   except FileNotFoundError:
-    return False
+    return 'unknown'

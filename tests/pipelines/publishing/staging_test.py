@@ -199,6 +199,7 @@ def test_what_a_worker_writes_after_a_failure_is_deleted_by_the_next_build(
   [
     (errno.ENOSPC, 'cannot write to /elsewhere/file: No space'),
     (errno.EACCES, 'access /elsewhere/file: Permission denied; check its perm'),
+    (errno.EIO, 'access /elsewhere/file: Input/output error; .* and its disk'),
   ],
 )
 def test_a_disk_elsewhere_that_fails_is_named(tmp_path, number, words):

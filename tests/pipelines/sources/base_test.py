@@ -7,11 +7,12 @@ from pipelines.sources import base, registry
 from tff_algos.core import errors
 
 
-def test_blocks_cover_a_part_once():
+def test_blocks_cover_each_part_once():
   size = base.BLOCK_SIZE
-  assert base.cut_blocks('a', 0) == []
-  assert base.cut_blocks('a', 3) == [base.Block('a', 0, 3)]
-  assert base.cut_blocks('a', 2 * size + 1) == [
+  source = base.FileSource(None, 0)
+  source._sizes = lambda: {'c': 3, 'b': 0, 'a': 2 * size + 1}
+  assert source.blocks() == [
+    base.Block('c', 0, 3),
     base.Block('a', 0, size),
     base.Block('a', size, 2 * size),
     base.Block('a', 2 * size, 2 * size + 1),

@@ -94,12 +94,12 @@ def test_sizes():
   The sign test around the median fails by chance once in a million.
   """
   source = _source(num_groups=1, num_clients_per_group=4000)
-  sizes = np.array(source._sizes())
+  sizes = np.array(source._client_sizes())
   assert sizes.min() >= 50
   low, high = scipy.stats.binom(4000, 0.5).ppf([5e-7, 1 - 5e-7])
   share = scipy.stats.lognorm(2, scale=np.exp(4)).cdf(55)
   assert low < np.sum(sizes < 105) * 0.5 / share < high
-  assert max(_source(max_examples=60)._sizes()) == 60
+  assert max(_source(max_examples=60)._client_sizes()) == 60
 
 
 def test_groups_are_distributions_and_clients_have_names():

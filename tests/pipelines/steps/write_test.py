@@ -1,4 +1,7 @@
+import errno
 import json
+import os
+from unittest import mock
 
 import apache_beam as beam
 import numpy as np
@@ -177,3 +180,16 @@ def test_full_disk_is_an_error_of_the_disk(writer):
   ):
     writer.write('clients', 0, piece)
   assert not list(writer.staging.version.iterdir())
+
+
+def test_an_error_of_the_disk_may_be_retried(writer, monkeypatch):
+  text = f'UNKNOWN: write() failed: {os.strerror(errno.EIO)}; writing file'
+  monkeypatch.setattr(
+    write.array_record_module,
+    'ArrayRecordWriter',
+    mock.Mock(side_effect=RuntimeError(text)),
+  )
+  with pytest.raises(OSError) as caught:
+    writer.write('clients', 0, _piece([], [], []))
+  assert caught.value.errno == errno.EIO
+  assert caught.value.errno in errors.OF_DISKS

@@ -27,10 +27,6 @@ class Rings(base.GeneratedSource):
     """Returns float32 pairs of two classes."""
     return base.vector_features(2, 2)
 
-  def blocks(self):
-    """Returns the blocks of the one part."""
-    return base.cut_blocks('all', self._options.num_examples)
-
   def read(self, block):
     """Yields the points of a block; each depends on its position alone."""
     for i in range(block.start, block.stop):
@@ -42,3 +38,6 @@ class Rings(base.GeneratedSource):
   def has_test_split(self):
     """Returns False."""
     return False
+
+  def _sizes(self):
+    return {'all': self._options.num_examples}

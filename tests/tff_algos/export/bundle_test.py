@@ -1,8 +1,6 @@
 """Writing bundles: all or nothing, next version, full disks."""
 
 import errno
-import fcntl
-import os
 import pathlib
 import shutil
 import subprocess
@@ -12,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import exportable, full_disk
-from tff_algos.core import errors
+from tff_algos.core import errors, folder_lock
 from tff_algos.core import model as model_lib
 from tff_algos.export import bundle as bundle_lib
 from tff_algos.export import versions
@@ -69,15 +67,11 @@ def test_leavings_of_a_killed_export_are_removed(tmp_path):
 
 
 def test_second_writer_is_refused(tmp_path):
-  descriptor = os.open(tmp_path, os.O_RDONLY)
-  try:
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    with pytest.raises(
-      errors.WorkdirBusyError, match='another process is writing'
-    ):
-      exportable.export_clusters(tmp_path)
-  finally:
-    os.close(descriptor)
+  with (
+    folder_lock.exclusive(tmp_path, ''),
+    pytest.raises(errors.WorkdirBusyError, match='another process is writing'),
+  ):
+    exportable.export_clusters(tmp_path)
   assert exportable.export_clusters(tmp_path).name == '1'
 
 

@@ -57,7 +57,8 @@ def test_what_changed_alone_is_read_again(objects, downloads):
   with plain_copy.held(f'{_ADDRESS}/') as (_, folder, _):
     assert _content(folder) == {'a.csv': 'other', 'b/c.csv': 'b/c.csv'}
   assert downloads == ['a.csv']
-  assert sorted(os.listdir(folder.parent)) == ['raw', 'raw.listing.json']
+  names = ['.lock', 'raw', 'raw.listing.json']
+  assert sorted(os.listdir(folder.parent)) == names
 
 
 def test_an_object_may_have_the_name_of_a_former_folder(objects):

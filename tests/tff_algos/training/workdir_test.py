@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tests.testing import forks
-from tff_algos.core import errors
+from tff_algos.core import errors, folder_lock
 from tff_algos.training import workdir
 
 
@@ -103,7 +103,7 @@ def test_a_full_disk_is_no_bad_input(tmp_path, monkeypatch):
   def refuse(*_):
     raise OSError(errno.ENOSPC, 'No space left on device')
 
-  monkeypatch.setattr(workdir, 'open', refuse, raising=False)
+  monkeypatch.setattr(folder_lock, 'open', refuse, raising=False)
   with pytest.raises(OSError, match='No space'), workdir.lock(tmp_path):
     pass
 
