@@ -169,7 +169,13 @@ def build_store(
   kind: str,
 ) -> client_state_store.ClientStateStore:
   """Returns an empty client state store for the algorithm."""
-  initialize = tf.function(algorithm.init_client_state, autograph=False)
+  seed_spec = tf.TensorSpec([2], tf.int32)
+  # Not called as a `tf.function`: TensorFlow warns if one process has many.
+  initialize = tf.function(
+    algorithm.init_client_state,
+    autograph=False,
+    input_signature=[seed_spec, seed_spec],
+  ).get_concrete_function()
   return client_state_store.ClientStateStore(
     functools.partial(initial_client_state, initialize, population),
     population.num_clients,

@@ -401,6 +401,15 @@ def test_store_knows_every_initial_state(tmp_path):
   )
 
 
+def test_the_stores_of_many_runs_are_not_taken_for_retracing(tmp_path, caplog):
+  """TensorFlow warns of a function of which it traces five in a row."""
+  algorithm = running_sum.algorithm()
+  population = running_sum.source([1.0]).population
+  for _ in range(6):
+    loop.build_store(algorithm, population, 5, tmp_path, 'memory').load([0])
+  assert 'retracing' not in caplog.text
+
+
 def test_initial_server_state_depends_on_the_seed_alone():
   algorithm = dataclasses.replace(
     running_sum.algorithm(),
