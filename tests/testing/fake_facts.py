@@ -76,12 +76,15 @@ def _samples(schema, source, rng):
 
 def _manifest(schema, num_clients, size, source_options):
   counts = {'participating': num_clients * size, 'unseen': 0}
-  none = dict.fromkeys(counts, 0)
   return {
     'version': '0123456789abcdef',
     'checksum': 'c' * 64,
     'num_clients': {'participating': num_clients, 'unseen': 0},
-    'num_examples': {'train': counts, 'validation': none, 'test': none},
+    'num_examples': {
+      'train': counts,
+      'validation': dict.fromkeys(counts, 0),
+      'test': dict.fromkeys(counts, 0),
+    },
     'counters': {'raw_examples': num_clients * size, 'dead_letters': 0},
     'recipe': {
       'source': {'name': 'invented', 'options': source_options or {}},
