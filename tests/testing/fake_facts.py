@@ -97,11 +97,11 @@ def _manifest(schema, num_clients, size, source_options):
 
 def _totals(schema, sources, labels, rng):
   def total(counts, num_examples, mean):
-    moments = {'mean': mean, 'std': 1.0, 'min': 0.0, 'max': 1.0}
+    moments = {'mean': mean, 'std': 1.0, 'min': -1.0, 'max': 3.0}
     num_features = int(np.prod(schema.x_shape))
     features = {
       'mean': (mean + rng.random(num_features)).tolist(),
-      'std': [1.0] * num_features,
+      'std': np.linspace(1, 2, num_features).tolist(),
     }
     if not schema.num_classes:
       features['covariance_with_y'] = rng.normal(size=num_features).tolist()
