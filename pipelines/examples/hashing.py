@@ -1,6 +1,7 @@
 """Content hashes of examples, and random numbers from hash and seed."""
 
 import hashlib
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -49,6 +50,12 @@ def draw(keys: Array, seed: int, purpose: str) -> Array:
     state.update(spelled[start : start + KEY_BYTES])
     numbers += state.digest()
   return np.frombuffer(bytes(numbers), '<u8')
+
+
+def draw_lots(names: Iterable[str], seed: int, purpose: str) -> Array:
+  """Returns a hash of each client's name, uint64 `[num_clients]`."""
+  keys = np.array([np.frombuffer(text_key(name), np.uint8) for name in names])
+  return draw(keys, seed, purpose)
 
 
 def draw_fraction(keys: Array, seed: int, purpose: str) -> Array:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipelines.examples import hashing
 from pipelines.partitions import apportion
 from tff_algos.core import checks, errors
 from tff_algos.core.structures import Array
@@ -61,14 +60,6 @@ class Clients(NamedTuple):
   lot: Array
   sizes: Array
   is_labelled: Array
-
-
-def draw_lots(names: Array, seed: int, purpose: str) -> Array:
-  """Returns a hash of each client's name, uint64 `[num_clients]`."""
-  keys = np.array(
-    [np.frombuffer(hashing.text_key(name), np.uint8) for name in names]
-  )
-  return hashing.draw(keys, seed, purpose)
 
 
 def choose(

@@ -3,7 +3,7 @@
 import numpy as np
 
 from pipelines import options
-from pipelines.examples import splits
+from pipelines.examples import hashing, splits
 from pipelines.partitions import clients, feature_shift, natural
 from pipelines.steps import planning
 from tff_algos.core import errors
@@ -46,7 +46,7 @@ def make_plan(
     config.partition.law_options,
     natural.Clients(
       names,
-      natural.draw_lots(names, config.seed, 'partition/clients'),
+      hashing.draw_lots(names, config.seed, 'partition/clients'),
       natural.count_sizes(index, split, len(names)),
       labels > 0,
     ),
@@ -98,7 +98,7 @@ def _is_dealt(roles: Array, config: options.SplitsConfig) -> Array:
 
 def _draw_unseen(names: Array, config: options.DatasetConfig) -> Array:
   """Returns a mask of the unseen ones among selected clients, bool `[n]`."""
-  lot = natural.draw_lots(names, config.seed, 'partition/unseen')
+  lot = hashing.draw_lots(names, config.seed, 'partition/unseen')
   fraction = config.partition.law_options.unseen_fraction
   if fraction:
     return lot < fraction * 2.0**64

@@ -8,14 +8,15 @@ Federated EMNIST, Stack Overflow and Shakespeare in this form.
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import pathlib
 import sqlite3
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from google.protobuf import message
 
+from pipelines.examples import hashing
 from pipelines.sources import base, files
 from tff_algos.core import checks, errors
 from tff_algos.data import example_proto
@@ -142,11 +143,8 @@ def _draw(
       f'{path} has {len(clients)} clients with enough examples, num_clients is '
       f'{count}. Lower it, or min_train and min_test.'
     )
-
-  def lot(client: str) -> bytes:
-    return hashlib.blake2b(f'{seed}/{client}'.encode()).digest()
-
-  return sorted(clients, key=lot)[:count]
+  lots = hashing.draw_lots(clients, seed, 'client_database/clients')
+  return [clients[i] for i in np.argsort(lots, kind='stable')[:count]]
 
 
 @contextlib.contextmanager

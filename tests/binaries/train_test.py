@@ -31,9 +31,7 @@ def _read(folder: pathlib.Path, config=None) -> _Trained:
   with session.open_session(config or regressions.config(), folder) as opened:
     round_num, server_state = opened.restore()
     client_states = opened.store.load(np.arange(12))
-  rows = csv_files.read(folder / 'metrics.csv')
-  for row in rows:
-    del row['seconds']
+  rows = csv_files.read_rounds(folder / 'metrics.csv')
   memberships = {
     path.name: np.load(path) for path in (folder / 'memberships').iterdir()
   }

@@ -307,21 +307,26 @@ _TAKES_PURPOSE = {
   'seeds.numpy_generator': 1,
   'hashing.draw': 2,
   'hashing.draw_fraction': 2,
-  'natural.draw_lots': 2,
+  'hashing.draw_lots': 2,
 }
 
 
-def _calls():
-  """Yields file, function and arguments of all calls near randomness."""
+def _nodes(kind):
+  """Yields file and node of all syntax of a kind near randomness."""
   root = pathlib.Path(__file__).parents[2]
   for room in ('tff_algos', 'pipelines', 'binaries'):
     for path in sorted((root / room).rglob('*.py')):
       text = path.read_text()
       if 'random' in text or 'seed' in text:
         for node in ast.walk(ast.parse(text)):
-          if isinstance(node, ast.Call):
-            name = ast.unparse(node.func)
-            yield path.relative_to(root).as_posix(), name, node.args
+          if isinstance(node, kind):
+            yield path.relative_to(root).as_posix(), node
+
+
+def _calls():
+  """Yields file, function and arguments of all calls near randomness."""
+  for path, call in _nodes(ast.Call):
+    yield path, ast.unparse(call.func), call.args
 
 
 def test_a_purpose_is_named_in_one_place():
@@ -352,3 +357,20 @@ def test_all_randomness_can_be_recorded():
     path for path, name, _ in _calls() if is_random(name) and name not in known
   }
   assert others == {*_OF_OTHER_KINDS}
+
+
+# Function -> why it hashes a seed.
+_HASH_SEEDS = {
+  'pipelines/examples/hashing.py:draw': 'its key is derived by `seeds`',
+  'pipelines/sources/base.py:checksums': 'the checksum of a generated source',
+  'tff_algos/core/seeds.py:_start': 'derives all seeds',
+}
+
+
+def test_no_seed_is_hashed_elsewhere():
+  found = set()
+  for path, function in _nodes(ast.FunctionDef):
+    text = ast.unparse(function)
+    if 'hashlib.' in text and 'seed' in text:
+      found.add(f'{path}:{function.name}')
+  assert found == {*_HASH_SEEDS}

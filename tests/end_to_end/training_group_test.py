@@ -85,10 +85,8 @@ class _Training:
       states = opened.store.load(indices)
     rows = [
       {key: float(value or 'nan') for key, value in row.items()}
-      for row in csv_files.read(self.folder / 'metrics.csv')
+      for row in csv_files.read_rounds(self.folder / 'metrics.csv')
     ]
-    for row in rows:
-      row.pop('seconds')
     return round_num, server_state, states, rows
 
   def wait_for_new_checkpoint(self, group):

@@ -8,6 +8,14 @@ def read(path) -> list[dict[str, str]]:
     return list(csv.DictReader(file))
 
 
+def read_rounds(path) -> list[dict[str, str]]:
+  """Returns the rows of a `metrics.csv` without the wall time."""
+  return [
+    {name: value for name, value in row.items() if name != 'seconds'}
+    for row in read(path)
+  ]
+
+
 def write(path, rows) -> None:
   """Writes the columns of all rows; who lacks one has an empty cell there."""
   rows = list(rows)

@@ -326,10 +326,7 @@ class Laboratory:
 
 def _state(folder, names=None):
   """Returns what must be equal after the same training, by kind."""
-  rows = csv_files.read(folder / 'metrics.csv')
-  for row in rows:
-    row.pop('seconds', None)
-  kinds = {'metrics': rows}
+  kinds = {'metrics': csv_files.read_rounds(folder / 'metrics.csv')}
   for kind, pattern in (
     ('memberships', 'memberships/*'),
     ('states', 'checkpoints/round_*/*.npz'),

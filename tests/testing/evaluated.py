@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines import build_dataset, options
-from tests.testing import raw_data, toys
+from tests.testing import exportable, raw_data, toys
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.algorithms.fed_soft import fed_soft
 from tff_algos.core import config as config_lib
@@ -108,9 +108,7 @@ class Case:
     if not self.is_classification:
       errors = (outputs[:, 0] - examples.y) ** 2
       return errors, errors
-    largest = outputs.max(axis=1, keepdims=True)
-    exponentials = np.exp(outputs - largest)
-    chances = exponentials / exponentials.sum(axis=1, keepdims=True)
+    chances = exportable.softmax(outputs)
     rows = np.arange(len(examples.y))
     right = (outputs.argmax(axis=1) == examples.y).astype(np.float64)
     return right, -np.log(chances[rows, examples.y])

@@ -76,12 +76,15 @@ def _samples(schema, source, rng):
 
 def _manifest(schema, num_clients, size, source_options):
   counts = {'participating': num_clients * size, 'unseen': 0}
-  none = dict.fromkeys(counts, 0)
   return {
     'version': '0123456789abcdef',
     'checksum': 'c' * 64,
     'num_clients': {'participating': num_clients, 'unseen': 0},
-    'num_examples': {'train': counts, 'validation': none, 'test': none},
+    'num_examples': {
+      'train': counts,
+      'validation': dict.fromkeys(counts, 0),
+      'test': dict.fromkeys(counts, 0),
+    },
     'counters': {'raw_examples': num_clients * size, 'dead_letters': 0},
     'recipe': {
       'source': {'name': 'invented', 'options': source_options or {}},
@@ -94,11 +97,11 @@ def _manifest(schema, num_clients, size, source_options):
 
 def _totals(schema, sources, labels, rng):
   def total(counts, num_examples, mean):
-    moments = {'mean': mean, 'std': 1.0, 'min': 0.0, 'max': 1.0}
+    moments = {'mean': mean, 'std': 1.0, 'min': -1.0, 'max': 3.0}
     num_features = int(np.prod(schema.x_shape))
     features = {
       'mean': (mean + rng.random(num_features)).tolist(),
-      'std': [1.0] * num_features,
+      'std': np.linspace(1, 2, num_features).tolist(),
     }
     if not schema.num_classes:
       features['covariance_with_y'] = rng.normal(size=num_features).tolist()

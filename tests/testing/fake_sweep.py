@@ -13,7 +13,6 @@ from tff_algos.core import sealed_json
 from tff_algos.reports.sweep import plan as plan_lib
 
 NAME = 'Invented sweep'
-FLOATS_A_ROUND = 100.0
 
 
 def write_run(
@@ -80,8 +79,11 @@ def _rounds(level, order, ari, num_rounds, score):
   scores = {'a': {order[0]: level + 0.2}, 'b': {order[1]: level + 0.3}}
   rounds = []
   for number in range(num_rounds + 1):
-    row = {'round': number, 'cost/uplink_floats': FLOATS_A_ROUND * (number > 0)}
-    row['cost/downlink_floats'] = 0.0
+    row = {
+      'round': number,
+      'cost/uplink_floats': 40.0 * (number > 0),
+      'cost/downlink_floats': 60.0 * (number > 0),
+    }
     share = number / num_rounds
     row[f'participating/test/personalized/{score}'] = share * level
     for source, good in scores.items():

@@ -11,6 +11,7 @@ import ml_collections
 import numpy as np
 
 from configs import base
+from tests.testing import csv_files
 from tff_algos.core import durable
 from tff_algos.experiments import experiment
 
@@ -124,15 +125,7 @@ def content(folder: pathlib.Path) -> dict[str, bytes | str]:
     elif path.is_dir():
       found[str(name)] = ''
     elif path.name == 'metrics.csv':
-      found[str(name)] = repr(_rows_without_seconds(path))
+      found[str(name)] = repr(csv_files.read_rounds(path))
     else:
       found[str(name)] = path.read_bytes()
   return found
-
-
-def _rows_without_seconds(path: pathlib.Path) -> list[dict[str, str]]:
-  with path.open(newline='') as file:
-    return [
-      {name: value for name, value in row.items() if name != 'seconds'}
-      for row in csv.DictReader(file)
-    ]

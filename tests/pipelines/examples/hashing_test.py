@@ -42,6 +42,14 @@ def test_draw_depends_on_key_seed_and_purpose_alone():
   assert len(set(draws.tolist())) == 4
 
 
+def test_lots_depend_on_the_name_alone():
+  names = ['a', 'ß', 'c' * 1000]
+  lots = hashing.draw_lots(names, 0, 'test')
+  np.testing.assert_array_equal(
+    hashing.draw_lots(names[::-1], 0, 'test'), lots[::-1]
+  )
+
+
 def test_draw_fraction_is_uniform():
   """Kolmogorov-Smirnov at level 0.001: the false-alarm rate of a fresh seed.
 

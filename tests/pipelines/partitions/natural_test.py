@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies
 
+from pipelines.examples import hashing
 from pipelines.partitions import natural
 from tff_algos.core import errors
 
@@ -14,7 +15,7 @@ def _clients(train, test=None, seed=0):
   sizes[2] = 0 if test is None else test
   return natural.Clients(
     names,
-    natural.draw_lots(names, seed, 'test'),
+    hashing.draw_lots(names, seed, 'test'),
     sizes,
     np.ones(len(names), bool),
   )
@@ -58,14 +59,6 @@ def test_clients_are_chosen_by_lot():
   by_lot = np.argsort(clients.lot)[:12]
   np.testing.assert_array_equal(kept, np.sort(by_lot))
   assert np.any(_choose(_clients([5] * 50, seed=1), 10, 2) != kept)
-
-
-def test_lots_depend_on_the_name_alone():
-  names = np.array(['a', 'ß', 'c' * 1000])
-  lots = natural.draw_lots(names, 0, 'test')
-  np.testing.assert_array_equal(
-    natural.draw_lots(names[::-1], 0, 'test'), lots[::-1]
-  )
 
 
 @pytest.mark.parametrize(

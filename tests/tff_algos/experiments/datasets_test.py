@@ -7,7 +7,6 @@ import pytest
 from configs.fed_soft import digits
 from tests.testing import raw_data, unrendered
 from tff_algos.core import cache_folder, errors
-from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import layout
 from tff_algos.experiments import datasets, experiment
 from tff_algos.stores import objects as objects_lib
@@ -113,10 +112,6 @@ def test_force_makes_it_again_with_the_same_bytes(workdir):
   datasets.write_card(workdir, force=True)
   assert raw_data.file_bytes(workdir) == before
   assert _card(workdir).stat().st_ino != inode
-
-
-def test_the_dataset_stays_as_it_was(workdir):
-  dataset_lib.FederatedDataset.open(workdir / 'dataset').close()
 
 
 def test_a_version_that_is_not_the_current_one(tmp_path):

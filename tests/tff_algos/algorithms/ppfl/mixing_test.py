@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import contract, points, toys
+from tests.testing import contract, exportable, points, toys
 from tff_algos.algorithms.ppfl import mixing
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
@@ -57,11 +57,6 @@ def _logits(kernel, bias, kernel_1, bias_1):
   return hidden @ kernel_1 + bias_1
 
 
-def _softmax(logits):
-  shares = np.exp(logits - logits.max(axis=-1, keepdims=True))
-  return shares / shares.sum(axis=-1, keepdims=True)
-
-
 @pytest.mark.parametrize('canonical', ['all', 'last_layer', 'dense_0'])
 def test_modes_are_their_formulas(canonical):
   found = {mode: _apply(_build(mode, (canonical,))) for mode in mixing.MIXINGS}
@@ -72,7 +67,7 @@ def test_modes_are_their_formulas(canonical):
     np.tensordot(_MEMBERSHIP, parts, axes=1)
     for parts in map(np.stack, zip(*models, strict=True))
   ]
-  probabilities = np.tensordot(_MEMBERSHIP, _softmax(logits), axes=1)
+  probabilities = np.tensordot(_MEMBERSHIP, exportable.softmax(logits), axes=1)
   close = {'rtol': 1e-4, 'atol': 1e-5}
   np.testing.assert_allclose(
     found['outputs'], np.tensordot(_MEMBERSHIP, logits, axes=1), **close
@@ -96,12 +91,12 @@ def test_modes_are_their_formulas(canonical):
 def test_modes_differ_where_they_may():
   found = {mode: _apply(_build(mode)) for mode in mixing.MIXINGS}
   assert np.abs(found['outputs'] - found['parameters']).max() > 0.01
-  likely = _softmax(found['parameters'])
+  likely = exportable.softmax(found['parameters'])
   assert np.abs(np.exp(found['probabilities']) - likely).max() > 0.01
   last = {
     mode: _apply(_build(mode, ('last_layer',))) for mode in mixing.MIXINGS
   }
-  likely = _softmax(last['outputs'])
+  likely = exportable.softmax(last['outputs'])
   assert np.abs(np.exp(last['probabilities']) - likely).max() > 0.01
 
 
@@ -225,7 +220,10 @@ def test_one_hot_membership_is_that_model():
     expected = _logits(*_layers(mixture, 2))
     found = _apply(mixture, [0, 0, 1])
     np.testing.assert_allclose(
-      _softmax(found), _softmax(expected), rtol=1e-4, atol=1e-5
+      exportable.softmax(found),
+      exportable.softmax(expected),
+      rtol=1e-4,
+      atol=1e-5,
     )
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import networks
+from tests.testing import exportable, networks
 from tff_algos.core import errors
 from tff_algos.models.text import transformer
 from tff_algos.numerics import trees
@@ -31,11 +31,6 @@ def test_parameter_counts_of_the_papers():
   assert trees.num_entries(spec) + 4 * decoder == 18_536_212
 
 
-def _softmax(values):
-  powers = np.exp(values - values.max())
-  return powers / powers.sum()
-
-
 def _normalize(values, weights, name):
   """Normalizes one vector."""
   deviation = np.sqrt(((values - values.mean()) ** 2).mean() + 1e-5)
@@ -52,7 +47,7 @@ def _attend(hidden, weights, name):
   for head in (slice(0, 3), slice(3, 6)):
     for t in range(len(hidden)):
       scores = [query[t, head] @ key[s, head] for s in range(t + 1)]
-      shares = _softmax(np.array(scores) / np.sqrt(3))
+      shares = exportable.softmax(np.array(scores) / np.sqrt(3))
       mixed[t, head] = sum(
         share * value[s, head] for s, share in enumerate(shares)
       )

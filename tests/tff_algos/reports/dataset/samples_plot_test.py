@@ -13,16 +13,23 @@ from tff_algos.reports.dataset import samples_plot
 def test_a_row_of_images_for_each_source(channels):
   facts = fake_facts.make(num_sources=3, x_shape=(4, 6, channels))
   axes = samples_plot.draw(facts).axes
-  assert (
-    len(axes) == 3 * 11
-  )  # The mean, and two images of each of five classes.
-  titles = [a.get_title('center') for a in axes[:11]]
-  assert titles == ['mean', *'0011223344']
-  shown = axes[1].images[0].get_array()
-  expected = facts.samples[0].x[[0, 5][0]]
+  # The mean, and two images of each of five classes.
+  titles = [a.get_title('center') for a in axes]
+  assert titles == ['mean', *'0011223344'] * 3
+  expected = []
+  for total, samples in zip(
+    facts.totals['source'].values(), facts.samples, strict=True
+  ):
+    mean = np.reshape(total['features']['mean'], (4, 6, channels))
+    expected += [mean, *samples.x[[0, 5, 1, 6, 2, 7, 3, 8, 4, 9]]]
+  images = [a.images[0] for a in axes]
   np.testing.assert_allclose(
-    shown, expected[..., 0] if channels == 1 else expected
+    np.reshape([image.get_array() for image in images], np.shape(expected)),
+    (np.array(expected) + 1) / 4,  # Examples are in -1..3.
+    rtol=1e-6,
   )
+  if channels == 1:
+    assert {image.get_clim() for image in images} == {(0, 1)}
 
 
 def test_examples_of_as_many_classes_as_there_are():
@@ -32,16 +39,20 @@ def test_examples_of_as_many_classes_as_there_are():
   assert samples_plot.choose(y[:0], 3).size == 0
 
 
-def test_vectors_show_moments_by_feature():
-  facts = fake_facts.make(num_classes=0, x_shape=(6,))
-  _, right = samples_plot.draw(facts).axes
-  heights = [bar.get_height() for bar in right.patches]
-  expected = [
-    value
-    for total in facts.totals['source'].values()
-    for value in total['features']['covariance_with_y']
-  ]
-  np.testing.assert_allclose(heights, expected)
+@pytest.mark.parametrize(
+  ('num_classes', 'right'), [(0, 'covariance_with_y'), (5, 'std')]
+)
+def test_vectors_show_moments_by_feature(num_classes, right):
+  facts = fake_facts.make(num_classes=num_classes, x_shape=(6,))
+  panels = samples_plot.draw(facts).axes
+  for axes, key in zip(panels, ('mean', right), strict=True):
+    expected = [
+      value
+      for total in facts.totals['source'].values()
+      for value in total['features'][key]
+    ]
+    heights = [bar.get_height() for bar in axes.patches]
+    np.testing.assert_allclose(heights, expected)
 
 
 def test_many_features_are_lines():
@@ -54,9 +65,9 @@ def test_many_features_are_lines():
 def test_means_that_differ_by_little_look_so():
   facts = fake_facts.make(x_shape=(6,))
   for total in facts.totals['source'].values():
-    total['features']['mean'] = [0.001] * 6
+    total['features'].update(mean=[0.001] * 6, std=[1.0] * 6)
   left, _ = samples_plot.draw(facts).axes
-  assert left.get_ylim() == (-1, 1)  # All deviations are 1.
+  assert left.get_ylim() == (-1, 1)
 
 
 def test_nothing_to_draw():

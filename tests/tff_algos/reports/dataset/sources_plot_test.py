@@ -25,7 +25,8 @@ def test_cells_print_distances_of_features_and_labels():
     expected = distance.jensenshannon(counts[i], counts[j], base=2) ** 2
     assert _printed(labels, 3)[i, j] == pytest.approx(expected, abs=0.006)
     a, b = (np.array(totals[s]['features']['mean']) for s in (i, j))
-    shift = np.sqrt(np.mean((a - b) ** 2 / (1 + (a - b) ** 2 / 4)))
+    variance = np.square(totals[i]['features']['std'])  # The same of all.
+    shift = np.sqrt(np.mean((a - b) ** 2 / (variance + (a - b) ** 2 / 4)))
     assert _printed(features, 3)[i, j] == pytest.approx(shift, abs=0.006)
 
 

@@ -77,7 +77,7 @@ def test_the_evaluated_round_has_the_metrics_of_its_training(tmp_path):
   run.rounds.columns['train/other'] = ('', '1.0', '', '')
   run.rounds.columns['seconds'] = ('', '1', '1', '1')
   found = measures.last(run)
-  assert (found['train/loss'], found['cost/uplink_floats']) == (1, 100)
+  assert (found['train/loss'], found['cost/uplink_floats']) == (1, 40)
   assert {'train/other', 'seconds'}.isdisjoint(found)
   run.summary['last'] |= {'round': 2, 'train/loss': 2.5}
   assert measures.last(run)['train/loss'] == 2.5

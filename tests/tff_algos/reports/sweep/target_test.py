@@ -20,15 +20,18 @@ def _sent(folder, value, metric=_TEST, *, is_share=False, **options):
   found = target_lib.spent_until(
     run_lib.read(folder), target_lib.Target(metric, value, is_share)
   )
+  total = found.get(target_lib.TOTAL)
   if found:
-    assert found[target_lib.ROUNDS] == pytest.approx(
-      found[target_lib.UPLINK] / 100, nan_ok=True
+    # Of the 100 numbers of a round 40 are sent up.
+    assert found == pytest.approx(
+      {
+        target_lib.ROUNDS: total / 100,
+        target_lib.UPLINK: total * 0.4,
+        target_lib.TOTAL: total,
+      },
+      nan_ok=True,
     )
-  # Nothing is sent down.
-  assert found.get(target_lib.UPLINK) == found.get(target_lib.TOTAL) or (
-    math.isnan(found[target_lib.UPLINK])
-  )
-  return found.get(target_lib.UPLINK)
+  return total
 
 
 @pytest.mark.parametrize(
@@ -81,13 +84,13 @@ def test_a_metric_that_is_missing_says_nothing(tmp_path):
 
 
 def test_a_sweep_tells_it_by_cell(tmp_path):
-  """Of levels 0.8 and 0.4 in two rounds, 0.3 is reached after 75 and 150."""
+  """Of levels 0.8 and 0.4 in two rounds, 0.3 is reached after 0.75 and 1.5."""
   axes = (plan_lib.Axis('algorithm.weight', 'weight', (0.1,)),)
   fake_sweep.write(tmp_path, {(0.1,): (0.8, 0.4)}, axes)
   target = target_lib.parse(f'{_TEST}=0.3')
   sweep = sweep_lib.read(tmp_path, target)
   (row,) = sweep_table.cell_rows(sweep)
-  assert row[f'{target_lib.UPLINK} mean'] == pytest.approx((75 + 150) / 2)
+  assert row[f'{target_lib.UPLINK} mean'] == pytest.approx((30 + 60) / 2)
   assert row[f'{target_lib.UPLINK} num'] == 2
   titles = [measure.title for measure in sweep.measures]
   assert titles[-3:] == [
