@@ -82,6 +82,11 @@ _NOT_RUN = (
     for page in ('cmfl', 'fed_soft', 'filter_decomposition', 'pfedkm', 'ppfl')
   ),
   ('docs/reproduction/cmfl.md', 'folder=DIR', _REPRODUCTION),
+  (
+    'docs/reproduction/fed_soft.md',
+    'pseudo_cases',
+    'needs EMNIST: pseudo_cases_test.py',
+  ),
   ('docs/reproduction/README.md', 'make reproduction', _REPRODUCTION),
   ('docs/initialization.md', 'binaries.sweep', _SWEEP),
   *(

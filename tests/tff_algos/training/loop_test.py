@@ -183,8 +183,8 @@ def test_ctrl_c_and_sigterm_save_the_last_whole_round(
   runtime = _FailingRuntime(experiment.runtime, 25, error())
   with pytest.raises(error):
     experiment.train(tmp_path, recorder, runtime=runtime)
-  saved = checkpoint.CheckpointManager(tmp_path, {}).rounds()
-  assert saved == [max(recorder.rows)] != [0]
+  saved = checkpoint.CheckpointManager(tmp_path, {}).rounds()[-1]
+  assert saved == max(recorder.rows) > 0
 
 
 @pytest.mark.parametrize('is_after', [False, True])

@@ -1,6 +1,5 @@
 import dataclasses
 import gc
-import json
 from unittest import mock
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import accelerator, running_sum, toys
-from tff_algos.core import errors
+from tff_algos.core import errors, sealed_json
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes.pjrt import pjrt_config, pjrt_connection, pjrt_runtime
@@ -193,11 +192,11 @@ def test_what_does_not_vectorize_by_itself_is_calibrated_once(
   assert not path.exists()
   *both, chosen = run('calibrated')
   assert {*both} == {'add at once', 'add in a loop'}
-  saved = json.loads(path.read_text())
+  saved = sealed_json.read(path, '')
   assert saved['vectorizes'] == {'add': chosen == 'add at once'}
   # Turned round, to see that it is not measured again.
   saved['vectorizes']['add'] = chosen != 'add at once'
-  path.write_text(json.dumps(saved))
+  sealed_json.write(path, saved)
   assert run('calibrated') == [*({*both} - {chosen})]
 
 
