@@ -106,7 +106,9 @@ def _give_states(opened: session.Session, state: Any) -> int:
   Returns:
     Number of rounds.
   """
-  first = opened.store.initial_state(0)
+  first = tf.nest.map_structure(
+    lambda leaf: leaf[0], opened.store.load(np.array([0]))
+  )
   num_clients = opened.source.population.num_clients
   starts = range(0, num_clients, _BLOCK)
   for round_num, start in enumerate(starts, 1):

@@ -10,11 +10,12 @@ library; what fails until `_PATIENCE` is an InfrastructureError.
 
 import contextlib
 import datetime
+import functools
 import pathlib
 import re
 import time
-from collections.abc import Generator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from tff_algos.core import errors, extras
 
@@ -26,7 +27,8 @@ _PATIENCE = datetime.timedelta(minutes=3)
 _CLIENT: Any = {'allow_http': True, 'connect_timeout': '10s', 'timeout': '60s'}
 # One request reads at most this, so that its time limit bounds any object.
 _PART_BYTES = 16 * 2**20
-_NUM_LISTINGS = 3
+_NUM_REQUESTS = 3
+_Answer = TypeVar('_Answer')
 # Stores of `memory://`, by name.
 _memory: dict[str, Any] = {}
 
@@ -133,6 +135,9 @@ class Objects:
     Raises:
       FileNotFoundError: If there is none.
     """
+    return self._repeat(functools.partial(self._read_once, name))
+
+  def _read_once(self, name: str) -> tuple[bytes, Tag]:
     with self._requesting(name):
       result = self._api.get(self._store, self._path(name))
       return bytes(result.bytes()), _tag(result.meta)
@@ -229,15 +234,7 @@ class Objects:
     Args:
       prefix: Name of the folder, without a final slash; empty for all.
     """
-    until = time.monotonic() + _PATIENCE.total_seconds()
-    for _ in range(_NUM_LISTINGS - 1):
-      try:
-        return self._list_once(prefix)
-      except errors.InfrastructureError:
-        # The library does not repeat a request whose list came torn.
-        if time.monotonic() > until:
-          raise
-    return self._list_once(prefix)
+    return self._repeat(functools.partial(self._list_once, prefix))
 
   def _list_once(self, prefix: str) -> dict[str, Listed]:
     path = self._path(prefix).rstrip('/') or None
@@ -272,6 +269,20 @@ class Objects:
       if found == content:
         return tag
     return None
+
+  def _repeat(self, request: Callable[[], _Answer]) -> _Answer:
+    """Returns the answer to a request, which is repeated if it came torn.
+
+    The library does so, but not with lists, nor with objects that have changed.
+    """
+    until = time.monotonic() + _PATIENCE.total_seconds()
+    for _ in range(_NUM_REQUESTS - 1):
+      try:
+        return request()
+      except errors.InfrastructureError:
+        if time.monotonic() > until:
+          raise
+    return request()
 
   @contextlib.contextmanager
   def _requesting(

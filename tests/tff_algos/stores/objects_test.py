@@ -113,6 +113,25 @@ def test_failed_requests_are_repeated(s3, fault, kind, tmp_path):
   assert set(objects.list()) == {'file'}
 
 
+def test_an_object_that_changes_behind_a_torn_response_is_read_anew(
+  s3, monkeypatch
+):
+  objects = objects_lib.Objects(f's3://{s3_server.BUCKET}/changed')
+  objects.write('head', b'old' * 100)
+  reads = []
+
+  def fault(method, path):
+    if method != 'GET':
+      return None
+    reads.append(path)
+    if len(reads) == 2:
+      objects.write('head', b'new' * 100)
+    return 'torn' if len(reads) == 1 else None
+
+  monkeypatch.setattr(s3, 'fault', fault)
+  assert objects.read('head') == b'new' * 100
+
+
 @pytest.mark.parametrize(('seconds', 'times'), [(60, 3), (0, 1)])
 def test_a_list_is_repeated_while_patience_lasts(monkeypatch, seconds, times):
   """The library's own patience with an unreachable store is as long."""
