@@ -144,7 +144,8 @@ def _draw(
       f'{count}. Lower it, or min_train and min_test.'
     )
   lots = hashing.draw_lots(clients, seed, 'client_database/clients')
-  return [clients[i] for i in np.argsort(lots, kind='stable')[:count]]
+  order = np.argsort(lots, kind='stable')
+  return [clients[int(i)] for i in order[:count]]
 
 
 @contextlib.contextmanager
