@@ -169,7 +169,8 @@ def test_two_remote_workers_agree_with_one(indices):
         outputs.append(
           running_sum.run_call(runtime, algorithm, clients, call, total=10.0)
         )
-    assert first.is_alive() and second.is_alive()
+    first.check_alive()
+    second.check_alive()
   for one, other in zip(
     *(tf.nest.flatten(tuple(output)) for output in outputs), strict=True
   ):
