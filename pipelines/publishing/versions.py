@@ -22,8 +22,7 @@ class Publication:
   Attributes:
     as_of: Date of the version, see `dates.parse`; None for none.
     force: Whether to rebuild an existing version.
-    keep_versions: Number of versions to keep, including the current one; None
-      for all.
+    keep_versions: Number of latest versions to keep; None for all.
     needed: Names of versions that are kept beyond these.
   """
 
@@ -85,7 +84,7 @@ def remove_old(
     staging: Staging folder of the dataset.
     dataset: Folder of the dataset.
     version: The version just published, which is kept as well.
-    keep_versions: Number of versions to keep.
+    keep_versions: Number of latest versions to keep, >= 1.
     needed: Names of versions that are kept beyond these.
 
   Returns:
@@ -101,9 +100,7 @@ def remove_old(
     key=lambda path: (path.stat().st_mtime_ns, path.name),
   )
   removed = []
-  for folder in folders:
-    if len(folders) - len(removed) <= keep_versions:
-      break
+  for folder in folders[:-keep_versions]:
     if folder.name not in staying and _retire(staging, folder):
       removed.append(folder.name)
   return tuple(removed)

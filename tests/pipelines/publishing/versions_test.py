@@ -10,7 +10,9 @@ from tff_algos.data import leases
 _A, _B, _C, _D = (letter * 16 for letter in 'abcd')
 
 
-def _publish(dataset, version, as_of=None, keep_versions=None, age=0):
+def _publish(
+  dataset, version, as_of=None, keep_versions=None, age=0, needed=()
+):
   """Publishes a version; `age` in seconds makes it an old one."""
   removed = ()
   with staging_lib.open_staging(dataset) as staging:
@@ -23,7 +25,9 @@ def _publish(dataset, version, as_of=None, keep_versions=None, age=0):
       time = folder.stat().st_mtime - age
       os.utime(folder, (time, time))
     if keep_versions is not None:
-      removed = versions.remove_old(staging, dataset, version, keep_versions)
+      removed = versions.remove_old(
+        staging, dataset, version, keep_versions, needed
+      )
   return is_current, removed
 
 
@@ -73,6 +77,14 @@ def test_oldest_versions_go(tmp_path):
   assert _publish(tmp_path, _D, keep_versions=2) == (True, (_B, _A))
   assert _names(tmp_path / 'versions') == [_C, _D]
   assert _names(tmp_path) == ['CURRENT', 'versions']
+
+
+def test_needed_versions_take_no_place_of_young_ones(tmp_path):
+  for age, version in ((400, _A), (300, _B), (200, _C)):
+    _publish(tmp_path, version, age=age)
+  _, removed = _publish(tmp_path, _D, keep_versions=2, needed=(_A,))
+  assert removed == (_B,)
+  assert _names(tmp_path / 'versions') == [_A, _C, _D]
 
 
 def test_version_that_was_found_again_is_young(tmp_path):
