@@ -16,7 +16,8 @@ def held(
 ) -> Generator[tuple[options.DatasetConfig, Copies]]:
   """Copies raw data of addresses; yields the config of the copies, and these.
 
-  Of a table the folder is copied that it is in: its name may be a pattern.
+  Of a table, whose name may be a pattern, all files are copied that are in its
+  folder, and none of inner folders: other programs may write there.
 
   Raises:
     DataError: If there is nothing at an address.
@@ -31,7 +32,9 @@ def held(
   }
   with contextlib.ExitStack() as stack:
     copies = {
-      address: stack.enter_context(plain_copy.held(address))
+      address: stack.enter_context(
+        plain_copy.held(address, is_deep='folder' in found)
+      )
       for address in {address for address, _, _ in found.values()}
     }
     local = {

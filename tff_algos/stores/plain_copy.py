@@ -25,16 +25,18 @@ class Copy(NamedTuple):
     address: Address of the objects.
     folder: The folder that has them.
     state: Hash of their names, sizes, tags and times.
+    is_deep: Whether it has those of inner folders.
   """
 
   address: str
   folder: pathlib.Path
   state: str
+  is_deep: bool
 
 
 @contextlib.contextmanager
-def held(address: str) -> Generator[Copy]:
-  """Copies all objects under an address; yields the copy.
+def held(address: str, *, is_deep: bool = True) -> Generator[Copy]:
+  """Copies the objects under an address; yields the copy.
 
   Objects that did not change since the last copy are not read again. Those that
   change meanwhile are, so that the copy is what was there at one time. It stays
@@ -42,6 +44,7 @@ def held(address: str) -> Generator[Copy]:
 
   Args:
     address: Address of the folder.
+    is_deep: Whether those of inner folders, too.
 
   Raises:
     DataError: If there are no objects.
@@ -50,11 +53,12 @@ def held(address: str) -> Generator[Copy]:
       has changed since.
   """
   objects = objects_lib.Objects(address)
-  key = hashlib.sha256(f'{objects.address} plain'.encode()).hexdigest()[:16]
+  kind = 'plain' if is_deep else 'flat'
+  key = hashlib.sha256(f'{objects.address} {kind}'.encode()).hexdigest()[:16]
   place = cache_folder.path() / 'stores' / key
   folder = place / objects.address.rpartition('/')[2]
-  with _copied(objects, folder) as state:
-    yield Copy(address, folder, state)
+  with _copied(objects, folder, is_deep=is_deep) as state:
+    yield Copy(address, folder, state, is_deep)
 
 
 @contextlib.contextmanager
@@ -67,8 +71,9 @@ def held_elsewhere(copy: Copy) -> Generator[None]:
     InfrastructureError: If the objects have changed or gone, the store cannot
       be reached, or the folder cannot be written.
   """
+  objects = objects_lib.Objects(copy.address)
   try:
-    with _copied(objects_lib.Objects(copy.address), copy.folder, copy.state):
+    with _copied(objects, copy.folder, copy.state, is_deep=copy.is_deep):
       yield
   except OSError as error:
     if error.errno not in errors.OF_DISKS:
@@ -85,6 +90,8 @@ def _copied(
   objects: objects_lib.Objects,
   folder: pathlib.Path,
   expected: str | None = None,
+  *,
+  is_deep: bool,
 ) -> Generator[str]:
   """Copies to a folder, and holds it; yields the state of the copy.
 
@@ -93,6 +100,7 @@ def _copied(
     folder: The folder; other processes may hold it, too.
     expected: The only state to be copied, waiting for others; None for any,
       without waiting.
+    is_deep: As of `held`.
   """
   # Never the folder itself, whatever its name is.
   listing = folder.with_name(f'{folder.name}.listing.json')
@@ -101,7 +109,7 @@ def _copied(
   while True:
     patience = 0.0 if expected is None else math.inf
     with folder_lock.shared(folder.parent, busy, patience):
-      there = _list(objects)
+      there = _list(objects, is_deep)
       spelled = json.dumps(there, sort_keys=True)
       state = hashlib.sha256(spelled.encode()).hexdigest()
       if expected not in (None, state):
@@ -144,12 +152,15 @@ def _update(
     json.dump(there, file)
 
 
-def _list(objects: objects_lib.Objects) -> dict[str, list[object]]:
-  """Returns name -> size, tag and time of all objects."""
+def _list(
+  objects: objects_lib.Objects, is_deep: bool
+) -> dict[str, list[object]]:
+  """Returns name -> size, tag and time of the objects."""
   return {
     name: [one.size, one.e_tag, one.written.isoformat()]
     for name, one in objects.list().items()
     if not name.endswith('/')  # Consoles of clouds write such for folders.
+    if is_deep or '/' not in name
   }
 
 

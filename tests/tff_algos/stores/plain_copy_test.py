@@ -46,7 +46,7 @@ def _content(folder):
 
 
 def test_what_changed_alone_is_read_again(objects, downloads):
-  with plain_copy.held(_ADDRESS) as (_, folder, _):
+  with plain_copy.held(_ADDRESS) as (_, folder, *_):
     assert folder.name == 'raw'
     assert _content(folder) == {
       name: name for name in ('a.csv', 'b/c.csv', 'gone.csv')
@@ -54,7 +54,7 @@ def test_what_changed_alone_is_read_again(objects, downloads):
   objects.write('a.csv', b'other')
   objects.delete('gone.csv')
   downloads.clear()
-  with plain_copy.held(f'{_ADDRESS}/') as (_, folder, _):
+  with plain_copy.held(f'{_ADDRESS}/') as (_, folder, *_):
     assert _content(folder) == {'a.csv': 'other', 'b/c.csv': 'b/c.csv'}
   assert downloads == ['a.csv']
   names = ['.lock', 'raw', 'raw.listing.json']
@@ -68,7 +68,7 @@ def test_an_object_may_have_the_name_of_a_former_folder(objects):
   for name in ('b/c.csv', 'b/d/e.csv'):
     objects.delete(name)
   objects.write('b', b'a file')
-  with plain_copy.held(_ADDRESS) as (_, folder, _):
+  with plain_copy.held(_ADDRESS) as (_, folder, *_):
     assert _content(folder)['b'] == 'a file'
 
 
@@ -80,7 +80,7 @@ def test_a_change_meanwhile_is_copied_too(objects, monkeypatch):
       self.delete('gone.csv')
 
   monkeypatch.setattr(objects_lib.Objects, 'download', change)
-  with plain_copy.held(_ADDRESS) as (_, folder, _):
+  with plain_copy.held(_ADDRESS) as (_, folder, *_):
     assert _content(folder) == {'a.csv': 'changed', 'b/c.csv': 'b/c.csv'}
 
 
@@ -99,13 +99,13 @@ def test_an_interrupted_copy_is_made_anew(objects, downloads, monkeypatch):
     with pytest.raises(KeyboardInterrupt), plain_copy.held(_ADDRESS):
       pass
   downloads.clear()
-  with plain_copy.held(_ADDRESS) as (_, folder, _):
+  with plain_copy.held(_ADDRESS) as (_, folder, *_):
     assert _content(folder)['a.csv'] == 'new'
   assert sorted(downloads) == ['a.csv', 'b/c.csv', 'gone.csv']
 
 
 def test_after_a_power_loss_a_listing_has_what_is_there(objects):
-  with plain_copy.held(_ADDRESS) as (_, folder, _):
+  with plain_copy.held(_ADDRESS) as (_, folder, *_):
     listing = folder.with_name('raw.listing.json')
     known = {listing.read_text(): _content(folder)}
   objects.write('a.csv', b'other')
@@ -136,7 +136,7 @@ def test_a_folder_of_any_name_is_copied(objects, name):
   address = f'memory://bucket/{name}'
   objects_lib.Objects(address).write('a.csv', b'1')
   for _ in range(2):
-    with plain_copy.held(address) as (_, folder, _):
+    with plain_copy.held(address) as (_, folder, *_):
       assert folder.name == name and _content(folder) == {'a.csv': '1'}
 
 
