@@ -69,7 +69,6 @@ def find_recorded(dataset: pathlib.Path, as_of: str) -> str:
   return fitting[-1]
 
 
-def find_version(dataset: pathlib.Path, as_of: str) -> str:
-  """Returns the version of `find_recorded`; raises its errors."""
-  date = find_recorded(dataset, as_of)
+def version_of(dataset: pathlib.Path, date: str) -> str:
+  """Returns the version of a recorded date."""
   return (dataset / layout.AS_OF / date).read_text().strip()

@@ -78,7 +78,7 @@ def find_as_of(dataset: pathlib.Path, as_of: str) -> pathlib.Path:
     DataError: If no version is recorded for it, or the version was removed.
   """
   date = dates.find_recorded(dataset, as_of)
-  version = dates.find_version(dataset, date)
+  version = dates.version_of(dataset, date)
   folder = layout.version_folder(dataset, version)
   if not folder.is_dir():
     raise errors.DataError(

@@ -49,7 +49,7 @@ def _record(dataset, **versions):
     path.write_text(version + '\n')
 
 
-def test_find_version_is_that_of_the_latest_date_up_to_it(tmp_path):
+def test_version_is_that_of_the_latest_date_up_to_it(tmp_path):
   _record(
     tmp_path,
     **{
@@ -59,7 +59,7 @@ def test_find_version_is_that_of_the_latest_date_up_to_it(tmp_path):
     },
   )
   assert [
-    dates.find_version(tmp_path, as_of)
+    dates.version_of(tmp_path, dates.find_recorded(tmp_path, as_of))
     for as_of in (
       '2026-11-20',
       '2026-11-20T04:59:59',
@@ -69,10 +69,10 @@ def test_find_version_is_that_of_the_latest_date_up_to_it(tmp_path):
     )
   ] == ['midnight', 'midnight', 'morning', 'morning', 'later']
   with pytest.raises(errors.DataError, match='the first is 2026-11-20. Run'):
-    dates.find_version(tmp_path, '2026-11-19')
+    dates.find_recorded(tmp_path, '2026-11-19')
 
 
 def test_without_any_record(tmp_path):
   assert not dates.recorded(tmp_path)
   with pytest.raises(errors.DataError, match='no date is recorded'):
-    dates.find_version(tmp_path, '2026-11-20')
+    dates.find_recorded(tmp_path, '2026-11-20')

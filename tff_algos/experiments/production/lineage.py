@@ -101,6 +101,9 @@ def write(
   path = pathlib.Path(folder, 'dataset')
   with dataset_lib.FederatedDataset.open(path, verify=False) as dataset:
     content = describe(config, folder, dataset, record.round_num)
+  known = lineage_table.read(pathlib.Path(folder)).get('dataset', {})
+  if known.get('version') == content['dataset']['version']:
+    content['dataset'] = known  # A backfill may have named it for another date.
   content['run_hash'] = resolved_config.run_hash(folder)
   run = _relative(folder, export_dir)
   content['releases'] = [
@@ -228,7 +231,7 @@ def _first_date(dataset: dataset_lib.FederatedDataset) -> str | None:
   """Returns the first date that the version was published for."""
   root = dataset.path.parent.parent
   for date in dates.recorded(root):
-    if dates.find_version(root, date) == dataset.version:
+    if dates.version_of(root, date) == dataset.version:
       return date
   return None
 

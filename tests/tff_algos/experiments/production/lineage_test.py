@@ -161,12 +161,16 @@ def test_releases_of_a_run_that_was_done_anew(trained_regressions, tmp_path):
   gate_record.write(folder, record)
   content = lineage.write(config, folder, export)
   assert content['releases'] == [{'export_dir': '../export', 'version': 2}]
+  # Written again, when the version was published for another date as well.
+  content['dataset']['as_of'] = '2026-11-20'
+  sealed_json.write(folder / 'lineage.json', content)
+  assert lineage.write(config, folder, export) == content
   shutil.rmtree(export / releases.MODELS[0])
   (_, bad), (_, mended) = (
     lineage.chain(export, version)[1] for version in (1, 2)
   )
   assert bad['lineage'] == 'lineage.json is not there any more'
-  assert mended['dataset'] == entry.dataset_version
+  assert mended['dataset'] == f'{entry.dataset_version} as of 2026-11-20'
 
 
 def test_parent_is_relative_to_the_run(tmp_path):
