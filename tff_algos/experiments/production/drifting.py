@@ -168,7 +168,7 @@ def _statistics_of_parent(
   manager = checkpoint.reader(parent)
   identity = manager.identity(manager.find(round_choice))
   place = parent / _REFERENCE / identity['dataset_version']
-  if place.exists():
+  if place.exists() and not (parent / 'dataset').exists():
     return _read(place)
   # If it is of another version, the parent's models are not restored with it.
   with experiment.open_dataset(parent) as dataset:

@@ -208,12 +208,12 @@ def test_after_retention_the_reference_of_the_parent_serves(parent, tmp_path):
   assert 'was removed' in drifting.summarize(found)
 
 
-def test_a_parent_without_a_reference_is_measured(parent, tmp_path):
+def test_a_parent_with_its_dataset_needs_no_reference(parent, tmp_path):
   folder, config = parent
   run = tmp_path / 'parent'
   shutil.copytree(folder, run)
-  shutil.rmtree(run / 'drift_reference')
   (version,) = (run / 'dataset' / 'versions').iterdir()
+  (run / 'drift_reference' / version.name / 'statistics.json').write_text('{')
   (version / 'statistics.json').unlink()
   day = tmp_path / 'day'
   day.mkdir()
@@ -265,8 +265,10 @@ def test_the_reference_is_of_the_version_that_trained_the_parent(
   report = drifting.measure(config, day, run)
   assert report['parent_dataset_version'] == version.name
   assert report['measures']['feature_shift'] > 0
-  # The folder of the parent has another version than that of its models.
   shutil.rmtree(run / 'dataset')
+  with pytest.raises(errors.DataError, match='dataset'):
+    drifting.measure(config, day, run)
+  # The folder of the parent has another version than that of its models.
   shutil.copytree(day / 'dataset', run / 'dataset')
   with pytest.raises(errors.CheckpointError, match='dataset_version'):
     drifting.measure(config, day, run)
