@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from absl import logging
 
 from pipelines import options as dataset_options
+from pipelines.partitions import registry as laws
 from pipelines.publishing import versions
 from tff_algos.core import checks, durable, errors
 from tff_algos.data import dates, integrity, layout, raw_features
@@ -93,20 +94,15 @@ def run(
 
   Raises:
     ConfigError: If `as_of` or an option is invalid, the date is before the
-      first night, or examples are split by client.
+      first night, or the dataset's options test nights on what earlier ones
+      were trained on.
     NotApprovedError: If the drift exceeds a threshold, the gate refuses the
       candidate, or the parent was rolled back; the served models stay.
     WorkdirBusyError: If another night is running in the folder.
     UserError: If a step is refused for another reason.
   """
   date = dates.parse(as_of)
-  if config.dataset.splits.split_by == dataset_options.CLIENT:
-    raise errors.ConfigError(
-      "config.dataset.splits.split_by='client' moves examples from training to "
-      'test as clients grow, so later nights would be tested on what they were '
-      f"trained on. Take '{dataset_options.CONTENT}', "
-      f"'{dataset_options.GROUP}' or '{dataset_options.CLIENT_TIME}'"
-    )
+  _check_dataset(config.dataset)
   if options.keep_versions is not None:
     checks.check_int(
       'keep_versions',
@@ -117,6 +113,26 @@ def run(
   durable.make_folder(folder)
   with workdir.lock(folder):
     return _Night(config, folder, date, options).run()
+
+
+def _check_dataset(config: dataset_options.DatasetConfig) -> None:
+  """Raises ConfigError if a night would be tested on what others trained on."""
+  if config.splits.split_by == dataset_options.CLIENT:
+    raise errors.ConfigError(
+      "config.dataset.splits.split_by='client' moves examples from training to "
+      'test as clients grow, so later nights would be tested on what they were '
+      f"trained on. Take '{dataset_options.CONTENT}', "
+      f"'{dataset_options.GROUP}' or '{dataset_options.CLIENT_TIME}'"
+    )
+  partition = config.partition
+  if partition.law == laws.NATURAL and partition.num_unseen_clients:
+    raise errors.ConfigError(
+      f'config.dataset.partition.num_unseen_clients='
+      f'{partition.num_unseen_clients} takes other clients as clients come and '
+      'go, so unseen clients would be those that earlier nights were trained '
+      "on. Take config.dataset.partition.options={'unseen_fraction': 0.1} or "
+      'another share, by which a client stays unseen'
+    )
 
 
 class _Night:
@@ -202,15 +218,20 @@ class _Night:
       )
     return parent
 
-  def _served_nights(self) -> list[str]:
-    """Returns the dates of all models that were current, the last ones last.
+  def _served_nights(self) -> dict[str, str]:
+    """Returns date -> dataset version of all models that were current.
 
-    Without those that other programs made.
+    The last ones last, and without those that other programs made.
     """
-    origins = {entry.version: entry for entry in self._history}
-    runs = [self._run_of(origins[entry.origin]) for entry in self._history]
+    entries = {entry.version: entry for entry in self._history}
     folder = self._run.parent.resolve()
-    return [run.name for run in runs if run.parent == folder]
+    nights: dict[str, str] = {}
+    for origin in (entries[entry.origin] for entry in self._history):
+      run = self._run_of(origin)
+      if run.parent == folder:
+        nights.pop(run.name, None)
+        nights[run.name] = origin.dataset_version
+    return nights
 
   def _run_of(self, entry: releases.Release) -> pathlib.Path:
     """Returns the run of a release, in a folder without symbolic links."""
@@ -360,7 +381,7 @@ class _Night:
 
   def _is_backfill(self) -> bool:
     """Returns whether models of a later date would be replaced."""
-    nights = self._served_nights()
+    nights = [*self._served_nights()]
     if not nights or nights[-1] <= self._date:
       return False
     return not self._is_released()
@@ -371,20 +392,30 @@ class _Night:
     )
 
   def _check_parent(self) -> None:
-    """Raises NotApprovedError if the parent was rolled back since.
+    """Raises NotApprovedError if the parent was rolled back or done anew since.
 
     The models would be what the rollback was to end, trained on. Nothing is
     wrong if the night was released before, or the parent was replaced by a
     later one.
     """
     self._history = releases.read_history(self._export)
-    nights = [name for name in self._served_nights() if name < self._date]
-    parent = self._parent and self._parent.name
-    if parent not in nights or nights[-1] >= parent or self._is_released():
+    nights = self._served_nights()
+    earlier = [date for date in nights if date < self._date]
+    known = continuation.read_parent(self._run)
+    parent = known and pathlib.Path(known.workdir).name
+    if known is None or parent not in earlier:
+      return
+    found = ''
+    if nights[parent] != known.dataset_version:
+      found = 'was done anew on other data since'
+    elif earlier[-1] < parent:
+      found = (
+        f'was rolled back: the current models are those of {RUNS}/{earlier[-1]}'
+      )
+    if not found or self._is_released():
       return
     raise errors.NotApprovedError(
-      f'{RUNS}/{self._date} continues {RUNS}/{parent}, which was rolled back: '
-      f'the current models are those of {RUNS}/{nights[-1]}. Remove '
+      f'{RUNS}/{self._date} continues {RUNS}/{parent}, which {found}. Remove '
       f'{self._run} and start the date again'
     )
 

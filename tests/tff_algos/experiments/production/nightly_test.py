@@ -312,6 +312,20 @@ def test_a_rollback_holds_against_a_night_that_has_started(production):
   assert result['parent'] == f'runs/{nights.FIRST}'
 
 
+def test_a_parent_that_was_done_anew_on_other_data(production):
+  """Its models are current again, but not those that the night continues."""
+  production.run(nights.THIRD, nightly.TRAIN)
+  with releases.opened(production.folder / 'export') as path:
+    path.rollback()
+  shutil.rmtree(production.run_folder(nights.SECOND))
+  nights.write_day(production.raw, nights.SECOND, 'cdyz')
+  assert production.run(nights.SECOND)['status'] == 'released'
+  words = f'{nights.SECOND}, which was done anew on other data since. Remove'
+  with pytest.raises(errors.NotApprovedError, match=words):
+    production.run(nights.THIRD)
+  assert len(production.history) == 4
+
+
 @pytest.mark.slow
 def test_a_rollback_while_a_night_is_gated(production, monkeypatch):
   gate = gating.gate
@@ -479,13 +493,28 @@ def test_an_invalid_retention_is_refused_before_all_work(tmp_path):
   assert not (tmp_path / 'production').exists()
 
 
-def test_a_split_that_moves_examples_is_refused_before_all_work(tmp_path):
+@pytest.mark.parametrize(
+  ('section', 'options', 'words'),
+  [
+    (
+      'splits',
+      {'split_by': 'client'},
+      "split_by='client' moves .* or 'client_time'",
+    ),
+    (
+      'partition',
+      {'num_unseen_clients': 1},
+      'num_unseen_clients=1 takes other clients .*unseen_fraction',
+    ),
+  ],
+)
+def test_what_tests_on_training_data_is_refused_before_all_work(
+  tmp_path, section, options, words
+):
   config = nights.parse(tmp_path)
-  splits = dataclasses.replace(config.dataset.splits, split_by='client')
-  dataset = dataclasses.replace(config.dataset, splits=splits)
-  with pytest.raises(
-    errors.ConfigError, match="split_by='client' moves .* or 'client_time'"
-  ):
+  changed = dataclasses.replace(getattr(config.dataset, section), **options)
+  dataset = dataclasses.replace(config.dataset, **{section: changed})
+  with pytest.raises(errors.ConfigError, match=words):
     nightly.run(
       dataclasses.replace(config, dataset=dataset),
       tmp_path / 'production',
