@@ -190,8 +190,8 @@ def aggregate(
   reduced = reduce(GuardedOutput(*outputs, everyone))
   sums, _, states = reduced
   # A non-finite value makes its sum non-finite: nearly always it is enough to
-  # inspect the sums, without a pass over every client's model, and what is in no
-  # sum: states, collected fields, fields without an aggregator.
+  # inspect the sums, without a pass over every client's model, and what is in
+  # no sum: states, collected fields, fields without an aggregator.
   summed = {
     leaf.ref()
     for field, aggregator in phase.aggregation.items()
