@@ -16,9 +16,9 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.data import schema
+from tff_algos.numerics import trees
 from tff_algos.rounds.client_rows import Rows, Span, SpanData
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.runtimes.vectorized import blocks
 
 # Alignment of a tensor's memory, in bytes.
 _ALIGNMENT = 64
@@ -167,7 +167,7 @@ class ResidentRows:
       del self._rows[forgotten], self._spans[forgotten]
 
   def _num_bytes(self, source: cohort_lib.ClientSource) -> int:
-    return blocks.num_bytes(next(iter(self._rows[source].values())))
+    return trees.num_bytes(next(iter(self._rows[source].values())))
 
   def clear(self) -> None:
     """Forgets all rows."""

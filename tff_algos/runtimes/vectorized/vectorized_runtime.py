@@ -257,7 +257,7 @@ class VectorizedRuntime:
   def _split_bytes(self, cohort: cohort_lib.Cohort) -> int:
     data = phase_types.data_spec(self._algorithm.cluster_model)
     num_rows = int(cohort.source.population.num_examples.sum())
-    return num_rows * blocks.num_bytes((data.x, data.y))
+    return num_rows * trees.num_bytes((data.x, data.y))
 
   def _choose_sizes(
     self,
@@ -268,12 +268,12 @@ class VectorizedRuntime:
     """Returns block and chunk sizes of a cohort, for which it makes room."""
     data = types.clients.data
     capacity = int(cohort.num_examples.max())
-    carried = 2 * blocks.num_bytes(types.clients.client_state)
+    carried = 2 * trees.num_bytes(types.clients.client_state)
     if not stays_resident:
-      carried += capacity * blocks.num_bytes((data.x, data.y))
+      carried += capacity * trees.num_bytes((data.x, data.y))
     # A client that trains several models uploads all of them.
     trained = max(
-      blocks.num_bytes(self._weights), blocks.num_bytes(types.output.result)
+      trees.num_bytes(self._weights), trees.num_bytes(types.output.result)
     )
     is_one = self._form == phase_graph.ONE
     wanted = 1 if is_one else self._config.clients_per_block
@@ -370,7 +370,7 @@ class VectorizedRuntime:
   ) -> None:
     """Logs the memory of a phase that collects every client's result."""
     each = sum(
-      blocks.num_bytes(types.output.result[field])
+      trees.num_bytes(types.output.result[field])
       for field, aggregator in phase.aggregation.items()
       if isinstance(aggregator, aggregation.Collect)
     )
