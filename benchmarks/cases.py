@@ -16,7 +16,7 @@ LARGE = 'committee355'
 PEERS = ('jax', 'fedjax', 'pytorch', 'flower')
 _CNN_TRAINERS = ('vectorized', 'tff', 'tff_stock', FLOOR, *PEERS)
 # XLA is not for convolutions on a CPU.
-_TRAINERS = ('vectorized', 'vectorized_xla', 'pjrt', *_CNN_TRAINERS[1:])
+_TRAINERS = ('vectorized', 'pjrt', *_CNN_TRAINERS[1:])
 # The others have no IFCA.
 _IFCA_TRAINERS = (
   *('vectorized', 'pjrt', 'tff', FLOOR, 'jax', 'fedjax', 'pytorch'),

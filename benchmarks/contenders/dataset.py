@@ -13,6 +13,7 @@ from benchmarks import algorithms
 from benchmarks import workload as workload_lib
 from benchmarks.contenders import passes, program
 from tff_algos.core import seeds
+from tff_algos.rounds import client_rows
 from tff_algos.runtimes.vectorized import devices, graph_call
 from tff_algos.runtimes.vectorized import rows as rows_lib
 from tff_algos.stages.client import local_training
@@ -68,7 +69,7 @@ class DatasetContender(passes.PassContender):
     )
 
     def read_one(rows, span, seed, seen):
-      data = rows_lib.SpanData(rows, span, tf.range(span.size))
+      data = client_rows.SpanData(rows, span, tf.range(span.size))
       positions, masks, _ = local_training.draw_batches(seed, data.mask, config)
 
       def step(i, seen):

@@ -43,7 +43,6 @@ _ONE_OR_ALL_CORES = sorted({1, _NUM_CORES})
 
 CONTENDERS: Mapping[str, Contender] = {
   'vectorized': Contender('benchmarks.contenders.vectorized'),
-  'vectorized_xla': Contender('benchmarks.contenders.vectorized_xla'),
   'pjrt': Contender(
     'benchmarks.contenders.pjrt',
     forms=tuple({'devices': count} for count in _ONE_OR_ALL_CORES),

@@ -43,8 +43,11 @@ _DIGITS = 6
 _NUM_COLORS = 10
 _LINE_STYLES = ('-', '--', ':')
 # Options that stored configs have and today's have not: their place, and the
-# value that was no such option.
-_REMOVED = (('algorithm', 'k_means', 'projection_size', 0),)
+# value that runs have without them.
+_REMOVED = (
+  (('algorithm', 'k_means', 'projection_size'), 0),
+  (('algorithm', 'estimation'), 'batched'),
+)
 
 
 def expand(arguments: Collection[str]) -> grid.Grid:
@@ -104,9 +107,11 @@ def _seedless(
   Without these if it is invalid.
   """
   values = copy.deepcopy(dict(config))
-  for section, group, option, off in _REMOVED:
-    options = values.get(section, {}).get(group, {})
-    if options.get(option) == off:
+  for (*groups, option), kept in _REMOVED:
+    options = values
+    for group in groups:
+      options = options.get(group, {})
+    if options.get(option) == kept:
       del options[option]
   try:
     values = experiment.effective(

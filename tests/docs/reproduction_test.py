@@ -120,6 +120,9 @@ def _seed_1(config):
     # Options that were added since: at their default, and with another value.
     (lambda config: config['training'].pop('restarts'), False),
     (lambda config: config['algorithm'].pop('cohort_size'), True),
+    # An option that was removed since.
+    (lambda config: config['algorithm'].update(estimation='batched'), False),
+    (lambda config: config['algorithm'].update(estimation='streaming'), True),
     # Seeds, such as of a cell without seed 0.
     (_seed_1, False),
     # Who computes it, and where it is shown.

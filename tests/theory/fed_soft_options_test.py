@@ -106,14 +106,6 @@ def test_the_type_of_the_phase_shows_that_no_center_is_broadcast():
   }
 
 
-def test_streaming_estimates_what_the_batch_does():
-  batched, streaming = _debugged(start='own'), _debugged(estimation='streaming')
-  importance = batched[0].importance_weights
-  assert len(np.unique(importance)) > 3
-  np.testing.assert_array_equal(streaming[0].importance_weights, importance)
-  contract.assert_close(streaming, batched)
-
-
 def test_initial_local_models_may_be_independent_draws():
   population = _SOURCE.population
   _, common = toys.initial_states(_build(), population)
@@ -129,7 +121,7 @@ def test_initial_local_models_may_be_independent_draws():
 
 @pytest.mark.verify
 def test_all_runtimes_agree_on_all_options_at_once():
-  """One model sent, streaming, independent models, augmented images."""
+  """One model sent, independent models, augmented images."""
   solver = local_training.LocalTrainingConfig(
     2, 4, optimizers.OptimizerConfig('sgd', 0.1), 'crop_and_flip'
   )
@@ -137,7 +129,6 @@ def test_all_runtimes_agree_on_all_options_at_once():
     contract.MODELS['convolution'](),
     num_clusters=2,
     download='mixed_center',
-    estimation='streaming',
     initial_local_models='independent',
     local_training=solver,
   )

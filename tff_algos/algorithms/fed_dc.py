@@ -113,10 +113,10 @@ def build_fed_dc(
   def update(server_state, aggregates):
     change = aggregates['change']
     return ServerState(
-      global_model.mean_or_old(
+      aggregation.mean_or_old(
         aggregates['local_weights'], server_state.model_weights
       ),
-      global_model.mean_or_old(
+      aggregation.mean_or_old(
         change._replace(value=trees.scale(change.value, 1 / rate)),
         server_state.mean_change_per_rate,
       ),

@@ -246,10 +246,9 @@ def _build_training(model, config):
     )
 
   def average(server_state, aggregates):
-    mean = aggregates['local_models']
-    # Without contributions, the mean is undefined.
-    old = server_state.cluster_models
-    models = trees.select(mean.weight > 0, mean.value, old)
+    models = aggregation.mean_or_old(
+      aggregates['local_models'], server_state.cluster_models
+    )
     return server_state._replace(cluster_models=models), OrderedDict()
 
   phase = algorithm.Phase(

@@ -223,7 +223,7 @@ def _build_training(model, config):
     mean = aggregates['local_weights']
     num_aggregation_steps, num_local_steps = _run_lengths(server_state, config)
     return server_state._replace(
-      model_weights=global_model.mean_or_old(mean, server_state.model_weights),
+      model_weights=aggregation.mean_or_old(mean, server_state.model_weights),
       num_rounds=server_state.num_rounds + 1,
     ), OrderedDict(
       num_aggregation_steps=num_aggregation_steps,

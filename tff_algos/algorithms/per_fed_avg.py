@@ -199,7 +199,7 @@ def _build_training(model, config):
 
   def update_model(server_state, aggregates):
     return ServerState(
-      global_model.mean_or_old(
+      aggregation.mean_or_old(
         aggregates['local_weights'], server_state.model_weights
       )
     ), OrderedDict()

@@ -1,5 +1,7 @@
 """Arithmetic on nested structures of tensors, leaf by leaf."""
 
+import math
+
 import tensorflow as tf
 
 from tff_algos.core.structures import Structure
@@ -180,6 +182,15 @@ def num_entries(structure: Structure) -> int:
   return sum(
     int(tf.TensorShape(leaf.shape).num_elements())
     for leaf in tf.nest.flatten(structure)
+  )
+
+
+def num_bytes(spec: Structure) -> int:
+  """Returns the bytes of `tf.TensorSpec`s; an unknown length counts as 1."""
+  return sum(
+    math.prod(1 if size is None else size for size in leaf.shape)
+    * leaf.dtype.size
+    for leaf in tf.nest.flatten(spec)
   )
 
 

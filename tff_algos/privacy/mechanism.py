@@ -172,12 +172,11 @@ class Noise(NamedTuple):
   below: float
 
 
-def split(config: PrivacyConfig, multiplier: float, has_counts: bool) -> Noise:
-  """Returns the deviations whose joint noise multiplier is `multiplier`.
+def split(config: PrivacyConfig, has_counts: bool) -> Noise:
+  """Returns the deviations whose joint noise multiplier is that of the options.
 
   Args:
-    config: The shares.
-    multiplier: z of the whole release, >= 0.
+    config: Options; a multiplier of 0 is no noise, in tests.
     has_counts: Whether counts of clusters are released.
   """
   counts = config.count_share if has_counts else 0.0
@@ -185,7 +184,7 @@ def split(config: PrivacyConfig, multiplier: float, has_counts: bool) -> Noise:
   below = config.adaptive_clipping.share if is_adaptive else 0.0
 
   def deviation(share: float, sensitivity: float) -> float:
-    return multiplier * sensitivity / share**0.5 if share else 0.0
+    return config.noise_multiplier * sensitivity / share**0.5 if share else 0.0
 
   return Noise(
     contributions=deviation(1 - counts - below, 1.0),

@@ -8,7 +8,6 @@ the accountant assumes; any other sampler is refused.
 """
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -46,24 +45,22 @@ class Account:
 
   Attributes:
     config: Options; `noise_multiplier` is that of every release.
-    num_phases: Largest number of releases of a round.
   """
 
   config: mechanism.PrivacyConfig
-  num_phases: int
 
   def metrics(self, server_state: Structure) -> dict[str, float]:
     """Returns `privacy/epsilon` so far, with a target that of a round more."""
     found = {'privacy/epsilon': self._epsilon(server_state, 0)}
     if self.config.target_epsilon:
-      found[NEXT_EPSILON] = self._epsilon(server_state, self.num_phases)
+      found[NEXT_EPSILON] = self._epsilon(server_state, 1)
     return found
 
   def is_spent(self, server_state: Structure) -> bool:
     """Returns whether another round might exceed the target."""
     if not self.config.target_epsilon:
       return False
-    after = self._epsilon(server_state, self.num_phases)
+    after = self._epsilon(server_state, 1)
     return self.config.is_exceeded_by(after)
 
   def _epsilon(self, server_state: Any, num_further: int) -> float:
@@ -81,9 +78,7 @@ def _participation(
   return accounting.Participation(config.sampling_prob, config.rounds_per_epoch)
 
 
-def _with_noise(
-  config: mechanism.PrivacyConfig, num_phases: int
-) -> mechanism.PrivacyConfig:
+def _with_noise(config: mechanism.PrivacyConfig) -> mechanism.PrivacyConfig:
   """Returns the options with the noise that a target epsilon asks for.
 
   Raises:
@@ -92,25 +87,23 @@ def _with_noise(
   """
   if config.noise_multiplier:
     if config.target_epsilon:
-      _check_first_round(config, num_phases)
+      _check_first_round(config)
     return config
   return dataclasses.replace(
     config,
     noise_multiplier=accounting.solve_noise(
       config.target_epsilon,
       _participation(config),
-      num_phases * config.num_rounds,
+      config.num_rounds,
       config.delta,
     ),
   )
 
 
-def _check_first_round(
-  config: mechanism.PrivacyConfig, num_phases: int
-) -> None:
+def _check_first_round(config: mechanism.PrivacyConfig) -> None:
   """Raises ConfigError if the noise of one round exceeds the target."""
   least = accounting.epsilon(
-    config.noise_multiplier, _participation(config), num_phases, config.delta
+    config.noise_multiplier, _participation(config), 1, config.delta
   )
   if config.is_exceeded_by(least):
     raise errors.ConfigError(
@@ -134,21 +127,26 @@ def make_private(
     facts: Public facts of the run.
 
   Raises:
-    ConfigError: If the algorithm cannot be private (`releases`), or no noise
-      keeps to the target epsilon.
+    ConfigError: If the algorithm cannot be private (`releases`), releases in
+      several phases, or no noise keeps to the target epsilon.
   """
   if not config.is_on:
     return algorithm
   fields = releases.summed_fields(algorithm)
-  num_phases = len({algorithm_lib.phase_purpose(name) for name in fields})
-  config = _with_noise(config.for_rounds(facts.num_rounds), num_phases)
+  purposes = sorted({algorithm_lib.phase_purpose(name) for name in fields})
+  if len(purposes) > 1:
+    raise errors.ConfigError(
+      f'privacy: algorithm {algorithm.name!r} releases sums in the phases '
+      f'{", ".join(purposes)}, but one release a round is accounted; sum in '
+      'one phase, or train without privacy'
+    )
+  config = _with_noise(config.for_rounds(facts.num_rounds))
   phases = {
     name: private_phase.make_private(
       algorithm.phases[name],
       of_phase,
       private_phase.Release(
         config,
-        config.noise_multiplier,
         config.sampling_prob
         * facts.num_clients
         / max(config.rounds_per_epoch, 1),
@@ -176,7 +174,6 @@ def make_private(
     noise_seed = int.from_bytes(
       np.asarray(server_state.extra.noise_seed).tobytes(), 'little'
     )
-    releases_so_far = itertools.count(int(server_state.extra.num_releases))
 
     def sample(call):
       if call.phase not in fields:
@@ -186,7 +183,7 @@ def make_private(
         takes_part = _is_their_turn(
           [population.client_ids[i] for i in call.client_indices],
           noise_seed,
-          next(releases_so_far) % config.rounds_per_epoch,
+          int(server_state.extra.num_releases) % config.rounds_per_epoch,
           config.rounds_per_epoch,
         )
       else:
@@ -206,7 +203,7 @@ def make_private(
   return dataclasses.replace(
     extended,
     plan_round=plan_round,
-    account=Account(config, num_phases),
+    account=Account(config),
     carry=extended.carry._replace(newcomer_rows=continue_run),
   )
 

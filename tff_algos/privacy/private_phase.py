@@ -123,12 +123,10 @@ class Release(NamedTuple):
 
   Attributes:
     config: Options.
-    noise_multiplier: z of the whole release; 0 for none, in tests.
     expected_clients: Sampling probability times number of clients, > 0.
   """
 
   config: mechanism.PrivacyConfig
-  noise_multiplier: float
   expected_clients: float
 
 
@@ -163,9 +161,7 @@ def make_private(
   }
   adaptive = release.config.adaptive_clipping
   is_adaptive = adaptive.target_quantile > 0
-  noise = mechanism.split(
-    release.config, release.noise_multiplier, bool(clusters)
-  )
+  noise = mechanism.split(release.config, bool(clusters))
 
   summing = ('sums', *('counts',) * bool(clusters), *('below',) * is_adaptive)
 

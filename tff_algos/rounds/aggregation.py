@@ -71,6 +71,11 @@ def write_rows(table: Structure, collected: Collected) -> Structure:
   return tf.nest.map_structure(write, table, collected.values)
 
 
+def mean_or_old(mean: Mean, old: Structure) -> Structure:
+  """Returns a mean of models, or the old model if no client contributed."""
+  return trees.select(mean.weight > 0, mean.value, old)
+
+
 def replace_clusters(
   mean: Mean, cluster_models: Structure
 ) -> tuple[Structure, Mapping[str, tf.Tensor]]:

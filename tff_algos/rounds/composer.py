@@ -188,10 +188,10 @@ def aggregate(
     )
   everyone = tf.ones_like(client_index, tf.bool)
   reduced = reduce(GuardedOutput(*outputs, everyone))
-  sums, collection, states = reduced
+  sums, _, states = reduced
   # A non-finite value makes its sum non-finite: nearly always it is enough to
-  # inspect the sums, without a pass over every client's model. A state that is
-  # also uploaded is in a sum already.
+  # inspect the sums, without a pass over every client's model, and what is in
+  # no sum: states, collected fields, fields without an aggregator.
   summed = {
     leaf.ref()
     for field, aggregator in phase.aggregation.items()
@@ -199,7 +199,9 @@ def aggregate(
     for leaf in tf.nest.flatten(outputs.result[field])
   }
   others = [
-    leaf for leaf in tf.nest.flatten(states) if leaf.ref() not in summed
+    leaf
+    for leaf in tf.nest.flatten((states, outputs.result))
+    if leaf.ref() not in summed
   ]
   # One operation to skip instead of all operations of the branch.
   reduce_guarded = tf.function(
@@ -208,7 +210,7 @@ def aggregate(
     experimental_attributes={'_noinline': True},
   )
   return tf.cond(
-    trees.all_finite((sums, collection, others)),
+    trees.all_finite((sums, others)),
     lambda: reduced,
     reduce_guarded,
   )

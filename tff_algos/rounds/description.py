@@ -1,7 +1,6 @@
 """Description of an algorithm's round as text: phases, types and bytes."""
 
 import itertools
-import math
 import re
 import textwrap
 from collections.abc import Callable, Iterator
@@ -10,6 +9,7 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core.structures import Structure
+from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation, phase_types, plans
 
 _WIDTH = 88
@@ -80,19 +80,11 @@ def describe(
   return '\n'.join(lines)
 
 
-def num_bytes(structure: Structure) -> int:
-  """Returns the bytes of the tensors of a structure of `tf.TensorSpec`."""
-  return sum(
-    math.prod(spec.shape) * spec.dtype.size
-    for spec in tf.nest.flatten(structure)
-  )
-
-
 def _define(
   letter: str, meaning: str, spec: Structure, name: Callable[[Structure], str]
 ) -> list[str]:
   """Returns the lines that define an abbreviation."""
-  size = num_bytes(spec)
+  size = trees.num_bytes(spec)
   spelled = phase_types.spell(spec, name)
   return _fill(f'{letter}  {meaning}, {size:,} bytes: {spelled}', 3)
 
@@ -161,7 +153,7 @@ def _traffic_lines(
     ('down', (types.message, types.clients.client_input)),
     ('up', types.output.result),
   ):
-    size = num_bytes(moved)
+    size = trees.num_bytes(moved)
     cohorts = ''.join(
       f'; {size * n:,} for {_count(n, "client")}' for n in cohort_sizes
     )

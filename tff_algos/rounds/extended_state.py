@@ -63,8 +63,7 @@ def extend(
     init_extra: (seed int32 `[2]`, num_clients) -> the initial `extra`.
     rules: How `extra` moves to another population: one rule, or one for each
       field of a NamedTuple.
-    phases: name -> phase on `ExtendedState`, for phases that read or change
-      `extra`; the others are lifted (`lift`).
+    phases: name -> phase, all on `ExtendedState`; see `lift`.
   """
   carry, newcomers = algorithm.carry, algorithm.newcomers
   newcomer_state, local = carry.newcomer_state, algorithm.local_weights
@@ -93,10 +92,7 @@ def extend(
       algorithm.init_server_state(seed, num_clients),
       init_extra(seed, num_clients),
     ),
-    phases={
-      name: phases[name] if name in phases else lift(phase)
-      for name, phase in algorithm.phases.items()
-    },
+    phases=phases,
     plan_round=plan_round,
     cluster_weights=on_own(algorithm.cluster_weights),
     personalized_weights=on_own(algorithm.personalized_weights),

@@ -139,14 +139,14 @@ def state_specs(
     return known[num_clients]
   seed = tf.TensorSpec([2], tf.int32)
   server_state = _trace(
-    algorithm.name,
+    f'algorithm {algorithm.name!r}',
     'init_server_state',
     'the runtime',
     lambda seed: algorithm.init_server_state(seed, num_clients),
     seed,
   )
   client_state = _trace(
-    algorithm.name,
+    f'algorithm {algorithm.name!r}',
     'init_client_state',
     'the runtime',
     algorithm.init_client_state,
@@ -248,14 +248,15 @@ def check_phase(
     data=data,
     seed=tf.TensorSpec([2], tf.int32),
   )
+  subject = f'phase {phase.name!r}'
   make_message = _trace(
-    phase.name, 'make_message', 'server_state', phase.make_message, server_state
+    subject, 'make_message', 'server_state', phase.make_message, server_state
   )
   message = _specs(make_message.structured_outputs)
   # What `Phase.client_work` takes.
   arguments = (message, *clients[1:])
   with _fitting(
-    phase.name, 'client_work', 'make_message and client_input', arguments
+    subject, 'client_work', 'make_message and client_input', arguments
   ):
     client_work = ClientGraph(
       phase,
@@ -277,7 +278,7 @@ def check_phase(
   output = composer.with_fields(output)
   sums, collection = _specs(
     _trace(
-      phase.name,
+      subject,
       'aggregation',
       'client_work',
       functools.partial(_aggregate, phase),
@@ -288,7 +289,7 @@ def check_phase(
     lambda leaf: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype), collection
   )
   server_update = _trace(
-    phase.name,
+    subject,
     'server_update',
     'aggregation',
     functools.partial(composer.server_update, phase),
@@ -316,7 +317,7 @@ def aggregates(
   """Returns the types of a phase's aggregates, by field of the result."""
   return _specs(
     _trace(
-      phase.name,
+      f'phase {phase.name!r}',
       'server_update',
       'aggregation',
       functools.partial(composer.finish, phase),
@@ -356,14 +357,14 @@ def spell(
 
 
 def _trace(
-  phase_name: str,
+  subject: str,
   stage: str,
   feeder: str,
   function: Callable[..., Structure],
   *specs: Structure,
 ) -> Any:
   """Returns a stage as a concrete function."""
-  with _fitting(phase_name, stage, feeder, specs):
+  with _fitting(subject, stage, feeder, specs):
     return tf.function(
       function, autograph=False, input_signature=specs
     ).get_concrete_function()
@@ -371,7 +372,7 @@ def _trace(
 
 @contextlib.contextmanager
 def _fitting(
-  phase_name: str, stage: str, feeder: str, specs: Structure
+  subject: str, stage: str, feeder: str, specs: Structure
 ) -> Generator[None]:
   """Reports an error while a stage is traced as one of its arguments."""
   try:
@@ -380,7 +381,7 @@ def _fitting(
     raise  # The types match; the value of an option is wrong.
   except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
     raise errors.StageTypeError(
-      f'phase {phase_name!r}: stage {stage!r} does not accept what {feeder} '
+      f'{subject}: stage {stage!r} does not accept what {feeder} '
       f'gives it, of type {spell(specs)}: {type(error).__name__}: {error}'
     ) from error
 

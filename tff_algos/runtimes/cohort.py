@@ -1,8 +1,8 @@
 """Cohort of a phase call, loaded a block at a time; the runtime protocol."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -28,41 +28,6 @@ class ClientSource(Protocol):
     ...
 
 
-@runtime_checkable
-class HeldLeaf(Protocol):
-  """A leaf of client states that a runtime holds on its device.
-
-  NumPy fetches it.
-
-  Attributes:
-    shape: `[n, ...]`.
-    dtype: Of the array.
-    is_held: False once the runtime has ended; NumPy still has it.
-  """
-
-  shape: tuple[int, ...]
-  dtype: np.dtype
-  is_held: bool
-
-  def __array__(
-    self, dtype: Any = None, copy: bool | None = None
-  ) -> np.ndarray:
-    """Returns the values."""
-    ...
-
-  def join(self, rows: Sequence[tuple[Sequence[Any], int]]) -> list['HeldLeaf']:
-    """Returns stacked states of single clients without fetching them.
-
-    Args:
-      rows: Of each client, the leaves of stacked states, held or arrays, and a
-        row of them.
-
-    Returns:
-      The leaves, `[len(rows), ...]`.
-    """
-    ...
-
-
 class Cohort(NamedTuple):
   """Clients of a phase call, and loading of their inputs, states, examples.
 
@@ -72,7 +37,7 @@ class Cohort(NamedTuple):
     base_seed: The run's seed.
     source: Source of the examples.
     load_states: Client indices int32 `[n]` -> client states stacked
-      `[n, ...]`, NumPy, tensors or a `HeldLeaf`.
+      `[n, ...]`, NumPy, tensors or `pjrt.held_states.HeldLeaf`s.
   """
 
   call: algorithm_lib.PhaseCall
@@ -168,8 +133,8 @@ class PhaseOutput(NamedTuple):
   Attributes:
     server_state: The new server state.
     client_states: New client states in parts: pairs of client indices int32
-      `[n]` and states `[n, ...]`, NumPy, tensors or `HeldLeaf`s. Each client of
-      the call is in one part; states are `()` if the phase uses none.
+      `[n]` and states `[n, ...]`, as `Cohort.load_states` returns them. Each
+      client of the call is in one part; states are `()` if the phase uses none.
     server_metrics: Metrics of `server_update`.
     client_metrics: name -> MeanStat, summed over the valid clients.
     num_invalid: Number of clients whose result was NaN or infinite and was

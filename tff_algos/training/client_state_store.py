@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from tff_algos.core import durable
 from tff_algos.core.structures import Structure
-from tff_algos.runtimes import cohort as cohort_lib
+from tff_algos.runtimes.pjrt import held_states
 
 # Position of a client's state: (number of a stack, row).
 _Place = tuple[int, int]
@@ -339,11 +339,11 @@ class _Stacks:
   def row(self, place: _Place) -> list[np.ndarray]:
     return [np.asarray(leaf)[place[1]] for leaf in self.leaves(place)]
 
-  def held(self, places: list[_Place | None]) -> cohort_lib.HeldLeaf | None:
+  def held(self, places: list[_Place | None]) -> held_states.HeldLeaf | None:
     """Returns a leaf that a runtime holds on its device, or None."""
     for place in places:
       for leaf in self.leaves(place)[:1] if place else ():
-        if isinstance(leaf, cohort_lib.HeldLeaf) and leaf.is_held:
+        if isinstance(leaf, held_states.HeldLeaf) and leaf.is_held:
           return leaf
     return None
 

@@ -73,7 +73,7 @@ def build_half_step(model, config):
 
   def update_model(server_state, aggregates):
     old = server_state.model_weights
-    mean = global_model.mean_or_old(aggregates['local_weights'], old)
+    mean = aggregation.mean_or_old(aggregates['local_weights'], old)
     moved = trees.scale(trees.subtract(mean, old), config.step)
     return ServerState(trees.add(old, moved)), OrderedDict()
 

@@ -155,6 +155,14 @@ def test_num_entries_counts_scalars_of_tensors_and_specs():
   assert trees.num_entries(()) == 0
 
 
+def test_bytes_are_those_of_arrays_and_an_unknown_length_is_1():
+  specs = {
+    'a': tf.TensorSpec([3, None, 2], tf.float64),
+    'b': (tf.TensorSpec([], tf.bool), tf.TensorSpec([5], tf.int32)),
+  }
+  assert trees.num_bytes(specs) == 6 * 8 + 1 + 5 * 4
+
+
 def test_flatten_puts_the_leaves_one_after_the_other():
   vector = trees.flatten(_tree())
   flat = [leaf.numpy().ravel() for leaf in tf.nest.flatten(_tree())]

@@ -14,7 +14,7 @@ def test_parts_have_the_joint_noise_multiplier(has_counts, adaptive):
   config = mechanism.PrivacyConfig(
     noise_multiplier=1.5, adaptive_clipping=adaptive, count_share=0.2
   )
-  noise = mechanism.split(config, 1.5, has_counts)
+  noise = mechanism.split(config, has_counts)
   # Multipliers are deviations over sensitivities.
   multipliers = [noise.contributions]
   multipliers += [noise.counts] if has_counts else []

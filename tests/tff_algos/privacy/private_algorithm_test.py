@@ -15,6 +15,7 @@ from tff_algos.privacy import (
   mechanism,
   private_algorithm,
   private_phase,
+  releases,
 )
 from tff_algos.runtimes import debug_runtime
 from tff_algos.training import loop, moved_states
@@ -254,6 +255,18 @@ def test_noise_that_exceeds_the_target_in_one_round_is_refused():
     errors.ConfigError, match=f'a single round has an epsilon of {one:.3g} with'
   ):
     _private(_build(), target_epsilon=0.99 * one, **options)
+
+
+def test_releases_in_two_phases_are_refused(monkeypatch):
+  algorithm = _build()
+  train = algorithm.phases['train']
+  both = {'train': train, 'again': train._replace(name='again')}
+  declared = dict.fromkeys(
+    ('train.local_weights', 'again.local_weights'), releases.Summed()
+  )
+  monkeypatch.setitem(releases.RELEASES, 'fed_avg', declared)
+  with pytest.raises(errors.ConfigError, match='in the phases again, train,'):
+    _private(dataclasses.replace(algorithm, phases=both))
 
 
 def test_training_ends_before_the_budget_is_exceeded():

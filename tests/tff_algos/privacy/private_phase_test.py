@@ -94,7 +94,8 @@ def _toy_phase(size=3, num_clusters=0):
 
 def _private_toy(multiplier, size=3, num_clusters=0, **options):
   release = private_phase.Release(
-    mechanism.PrivacyConfig(**options), multiplier, expected_clients=5.0
+    mechanism.PrivacyConfig(noise_multiplier=multiplier, **options),
+    expected_clients=5.0,
   )
   phase = private_phase.make_private(
     _toy_phase(size, num_clusters), {'update': releases.Summed()}, release

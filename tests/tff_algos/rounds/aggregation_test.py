@@ -117,6 +117,14 @@ def test_rows_are_written_of_who_took_part_and_was_not_refused():
   np.testing.assert_array_equal(written['b'], [9, 1, 2, 7])
 
 
+def test_without_contributions_the_old_model_stays():
+  old, new = ({'w': tf.constant([float(i)])} for i in (1, 2))
+  for weight, expected in ((0.0, 1), (0.5, 2)):
+    mean = aggregation.Mean(new, tf.constant(weight))
+    kept = aggregation.mean_or_old(mean, old)
+    assert kept['w'].numpy().tolist() == [expected]
+
+
 def test_a_cluster_that_nobody_serves_keeps_its_model():
   mean = aggregation.Mean(
     {'w': tf.constant([[5.0], [0.0], [7.0]])}, tf.constant([2.0, 0, 1e-9])

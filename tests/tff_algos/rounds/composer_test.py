@@ -124,22 +124,28 @@ def test_a_client_whose_state_alone_breaks_is_invalid_too():
   assert not output.result['moved'].numpy().any()
 
 
-@pytest.mark.parametrize('broken', ['nothing', 'x', 'client_state', 'metrics'])
+@pytest.mark.parametrize(
+  'broken', ['nothing', 'x', 'note', 'client_state', 'metrics']
+)
 def test_what_leaves_a_block_is_that_of_the_guarded_stack(broken):
   """Also where sums and what is collected are finite all the same."""
 
-  def spoil(output, field):
+  def poison(output, place):
     is_bad = tf.equal(tf.reduce_max(output.result['moved']), 25.0)
-    poison = tf.where(is_bad & (broken == field), np.nan, 0.0)
+    return tf.where(is_bad & (broken == place), np.nan, 0.0)
+
+  def spoil(output, field):
     return tf.nest.map_structure(
-      lambda leaf: leaf + poison, getattr(output, field)
+      lambda leaf: leaf + poison(output, field), getattr(output, field)
     )
 
   work = toy_phase.reply(
+    # A field without an aggregator.
+    result=lambda output: {**output.result, 'note': poison(output, 'note')},
     **{
       field: lambda output, field=field: spoil(output, field)
       for field in ('client_state', 'metrics')
-    }
+    },
   )
   phase = toy_phase.PHASE._replace(client_work=work)
   bad = _client(3, 1000, [[1, np.nan]])
@@ -161,8 +167,8 @@ def test_what_leaves_a_block_is_that_of_the_guarded_stack(broken):
   ):
     np.testing.assert_array_equal(leaf, of_guarded)
     assert np.isfinite(leaf).all()
-  num_invalid = {'x': 1, 'client_state': 1}.get(broken, 0)
-  assert int(found[0]['num_invalid']) == num_invalid
+  is_invalid = broken in ('x', 'note', 'client_state')
+  assert int(found[0]['num_invalid']) == is_invalid
 
 
 def test_metrics_that_are_not_finite_are_left_out_of_the_sums_alone():

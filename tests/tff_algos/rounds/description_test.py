@@ -1,5 +1,4 @@
 import numpy as np
-import tensorflow as tf
 
 from tests.testing import toys
 from tff_algos.algorithms import ifca
@@ -69,15 +68,3 @@ def test_types_are_spelled_as_by_tff():
   for types in phase_types.check_algorithm(built).values():
     for spec in (types.server_state, types.clients, types.message):
       assert phase_types.spell(spec) == str(tff_compat.to_type(spec))
-
-
-def test_bytes_are_those_of_arrays():
-  specs = {
-    'a': tf.TensorSpec([3, 2], tf.float64),
-    'b': (tf.TensorSpec([], tf.bool), tf.TensorSpec([5], tf.int32)),
-  }
-  arrays = [
-    np.zeros(spec.shape, spec.dtype.as_numpy_dtype)
-    for spec in tf.nest.flatten(specs)
-  ]
-  assert description.num_bytes(specs) == sum(one.nbytes for one in arrays)

@@ -20,9 +20,16 @@ def _build(name):
   )
 
 
+def _lifted(algorithm):
+  return {
+    name: extended_state.lift(phase) for name, phase in algorithm.phases.items()
+  }
+
+
 def _extend(algorithm):
   """Counts the calls of phase `train` beside the state."""
-  train = extended_state.lift(algorithm.phases['train'])
+  phases = _lifted(algorithm)
+  train = phases['train']
 
   def count(state, aggregates):
     state, metrics = train.server_update(state, aggregates)
@@ -32,7 +39,7 @@ def _extend(algorithm):
     algorithm,
     lambda seed, num_clients: tf.constant(num_clients),
     carrying.KEEP,
-    {'train': train._replace(server_update=count)},
+    {**phases, 'train': train._replace(server_update=count)},
   )
 
 
@@ -76,7 +83,10 @@ def test_graphs_agree_with_eager_phases():
 def test_what_serves_clients_reads_the_own_state():
   algorithm = _build('ppfl')
   extended = extended_state.extend(
-    algorithm, lambda seed, num_clients: (), carrying.KEEP, {}
+    algorithm,
+    lambda seed, num_clients: (),
+    carrying.KEEP,
+    _lifted(algorithm),
   )
   assert phase_types.check_algorithm(extended, 5).keys() == (
     algorithm.phases.keys()

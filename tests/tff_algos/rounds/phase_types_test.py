@@ -193,6 +193,21 @@ def test_check_algorithm_checks_every_phase():
     phase_types.check_algorithm(built)
 
 
+@pytest.mark.parametrize('stage', ['init_server_state', 'init_client_state'])
+def test_a_stage_outside_of_phases_is_of_the_algorithm(stage):
+  def fail(*unused):
+    raise ValueError('too large')
+
+  built = dataclasses.replace(
+    fed_soft.build_fed_soft(toy_phase.MODEL, fed_soft.FedSoftConfig()),
+    **{stage: fail},
+  )
+  with pytest.raises(
+    errors.StageTypeError, match=f"^algorithm 'fed_soft': stage '{stage}' "
+  ):
+    phase_types.check_algorithm(built)
+
+
 def test_an_option_that_does_not_fit_the_model_is_said_as_it_is():
   def refuse(*unused):
     raise errors.ConfigError('too large')

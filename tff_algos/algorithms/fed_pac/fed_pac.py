@@ -302,7 +302,7 @@ def _build_update(config):
     heads = heads._replace(is_valid=is_there)
     trained = heads._replace(values=tf.ones_like(is_there, tf.float32))
     return ServerState(
-      global_model.mean_or_old(
+      aggregation.mean_or_old(
         aggregates['shared_weights'], server_state.shared_weights
       ),
       centroids,

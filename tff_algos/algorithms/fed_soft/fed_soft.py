@@ -85,8 +85,6 @@ class FedSoftConfig:
       sum_s u_s, which determine its objective. The server then computes one
       model for each sampled client, all at once: cohort times model size in
       memory (84 letters networks of 6.4 MiB: 0.5 GiB). Results are the same.
-    estimation: `'batched'` scores all cluster models at once; `'streaming'`
-      one after the other, in the memory of one. The counts are the same.
     initial_local_models: Initial models of the clients: one `'common'` draw, or
       `'independent'` draws, whose mean is of little use.
     fixed_importance: u, one row a client and one weight a cluster, in the order
@@ -107,7 +105,6 @@ class FedSoftConfig:
     local_training_lib.LocalTrainingConfig()
   )
   download: str = 'all_centers'
-  estimation: str = 'batched'
   initial_local_models: str = 'common'
   fixed_importance: tuple[tuple[float, ...], ...] = ()
   aggregation: robust.AggregationConfig = robust.AggregationConfig()
@@ -130,9 +127,6 @@ class FedSoftConfig:
     checks.check_one_of('start', self.start, STARTS)
     checks.check_positive('loss_scale', self.loss_scale)
     checks.check_one_of('download', self.download, DOWNLOADS)
-    checks.check_one_of(
-      'estimation', self.estimation, importance_lib.ESTIMATIONS
-    )
     checks.check_one_of(
       'initial_local_models', self.initial_local_models, INITIAL_LOCAL_MODELS
     )
@@ -227,7 +221,7 @@ def build_fed_soft(
   phases = {'train': _build_training(model, config)}
   if not config.fixed_importance:
     phases['estimate_importance'] = importance_lib.build_estimation(
-      model, config.importance_smoother, config.estimation
+      model, config.importance_smoother
     )
   common = config.initial_local_models == 'common'
   return algorithm.FederatedAlgorithm(

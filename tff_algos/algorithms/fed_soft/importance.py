@@ -16,14 +16,9 @@ from tff_algos.numerics import statistics
 from tff_algos.rounds import aggregation
 from tff_algos.stages.clusters import assignment
 
-ESTIMATIONS = {
-  'batched': assignment.batched_counts,
-  'streaming': assignment.streaming_counts,
-}
-
 
 def build_estimation(
-  model: model_lib.Model, smoother: float, estimation: str
+  model: model_lib.Model, smoother: float
 ) -> algorithm_lib.Phase:
   """Returns the phase in which clients estimate their importance weights.
 
@@ -35,17 +30,16 @@ def build_estimation(
   Args:
     model: The model of all clusters.
     smoother: Smallest importance, in [0, 1).
-    estimation: `'batched'`, all cluster models at once, or `'streaming'`, one
-      after the other in the memory of one; the counts are the same.
   """
-  count = ESTIMATIONS[estimation]
 
   def estimate(cluster_models, client_input, client_state, data, seed):
     del client_input, seed
-    counts, lowest = count(model, cluster_models, data)
+    losses = assignment.cluster_losses(model, cluster_models, data)
+    counts = assignment.best_cluster_counts(losses, data.mask)
     importance = assignment.importance_weights(
       counts, tf.reduce_sum(data.mask), smoother
     )
+    lowest = tf.reduce_min(losses, axis=0)
     return algorithm_lib.ClientOutput(
       {'importance_weights': importance},
       client_state,

@@ -59,7 +59,7 @@ class Stack:
 
 
 class HeldLeaf:
-  """One leaf of a stack, `[rows, ...]`; a `cohort.HeldLeaf`."""
+  """One leaf of a stack, `[rows, ...]`."""
 
   def __init__(self, stack: Stack, number: int, num_rows: int):
     """Takes a stack, the number of the leaf, and how many rows it has."""
@@ -71,7 +71,7 @@ class HeldLeaf:
 
   @property
   def is_held(self) -> bool:
-    """Returns whether the worker has it; else NumPy alone."""
+    """Returns whether the worker has it; once it has ended, NumPy alone."""
     return self.stack.holder.is_open
 
   def __array__(
@@ -87,7 +87,11 @@ class HeldLeaf:
     return self.shape[0]
 
   def join(self, rows: Sequence[tuple[Sequence[Any], int]]) -> list['HeldLeaf']:
-    """Returns the leaves of a new stack, see `cohort.HeldLeaf`."""
+    """Returns the leaves of a stack of single rows, without fetching them.
+
+    Args:
+      rows: As of `gather`.
+    """
     stack = gather(self.stack.holder, self.stack.types, rows, len(rows))
     return stack.leaves(len(rows))
 

@@ -15,7 +15,6 @@ from tff_algos.core import errors
 from tff_algos.core.structures import Structure
 from tff_algos.rounds import client_rows, composer, phase_types
 from tff_algos.runtimes.pjrt import stacked_convolutions
-from tff_algos.runtimes.vectorized import rows as rows_lib
 from tff_algos.runtimes.vectorized import vectorization
 
 
@@ -41,8 +40,8 @@ class Block(NamedTuple):
   """Arguments of a block of clients.
 
   Attributes:
-    clients: Clients stacked `[block, ...]`; their data are `rows.Span`s, their
-      states are `()`: they are arguments of their own.
+    clients: Clients stacked `[block, ...]`; their data are spans, their states
+      are `()`: they are arguments of their own.
     is_real: False for a row that fills the block, bool `[block]`.
   """
 
@@ -75,7 +74,7 @@ class PhaseLowering:
     self.types = types
     self._phase = phase
     self._vectorizes = vectorizes
-    rows = rows_lib.Rows(types.clients.data.x, types.clients.data.y)
+    rows = client_rows.Rows(types.clients.data.x, types.clients.data.y)
     clients, states = tf.nest.map_structure(
       lambda leaf: tf.TensorSpec([None, *leaf.shape], leaf.dtype),
       (
@@ -162,7 +161,7 @@ class PhaseLowering:
     places = tf.range(capacity)
 
     def work_on_one(client: composer.Clients) -> algorithm_lib.ClientOutput:
-      data = rows_lib.SpanData(rows, client.data, places)  # pyright: ignore[reportArgumentType]
+      data = client_rows.SpanData(rows, client.data, places)  # pyright: ignore[reportArgumentType]
       return composer.client_work(
         self._phase,
         message,

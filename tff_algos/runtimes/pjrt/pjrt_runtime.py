@@ -21,6 +21,7 @@ from absl import logging
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core.structures import Structure
+from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation, phase_types
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes.pjrt import (
@@ -267,7 +268,7 @@ class PjrtRuntime:
 
   def _keeps_states(self, program: _PhaseProgram) -> bool:
     """Returns whether the states of all clients, old and new, fit."""
-    each = blocks.num_bytes(program.lowering.types.clients.client_state)
+    each = trees.num_bytes(program.lowering.types.clients.client_state)
     return 4 * self._num_clients * each <= self._connection.memory_bytes
 
   def _prepare(
@@ -361,8 +362,8 @@ class PjrtRuntime:
     """Returns the number of clients of a block."""
     types = program.lowering.types
     trained = max(
-      blocks.num_bytes(self._algorithm.cluster_model.weights_spec()),
-      blocks.num_bytes(types.output.result),
+      trees.num_bytes(self._algorithm.cluster_model.weights_spec()),
+      trees.num_bytes(types.output.result),
     )
     if self._connection.platform != 'cpu':
       capacity = int(cohort.num_examples.max())

@@ -10,10 +10,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from tff_algos.core import errors
 from tff_algos.core.structures import Structure
+from tff_algos.numerics import trees
 
 # Bytes of a block's weights. Twice as many need fewer operations, but take 1.4
 # times as long if other processes use the shared cache (benchmarks/README.md).
@@ -53,15 +53,6 @@ class Sizes(NamedTuple):
   num_chunks: int
 
 
-def num_bytes(spec: Structure) -> int:
-  """Returns the bytes of `tf.TensorSpec`s; an unknown length counts as 1."""
-  return sum(
-    math.prod(1 if size is None else size for size in leaf.shape)
-    * leaf.dtype.size
-    for leaf in tf.nest.flatten(spec)
-  )
-
-
 def working_bytes(weight_bytes: int, data: Structure, capacity: int) -> int:
   """Returns an estimate of a client's memory while it is computed.
 
@@ -70,7 +61,7 @@ def working_bytes(weight_bytes: int, data: Structure, capacity: int) -> int:
     data: Types of a client's examples, with an unknown capacity.
     capacity: Rows that the examples are padded to.
   """
-  return capacity * num_bytes(data) + _WEIGHT_COPIES * weight_bytes
+  return capacity * trees.num_bytes(data) + _WEIGHT_COPIES * weight_bytes
 
 
 def choose(

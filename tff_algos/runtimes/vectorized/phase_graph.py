@@ -16,12 +16,10 @@ from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 from tff_algos.rounds import client_rows, composer, phase_types
 from tff_algos.runtimes.vectorized import graph_call, vectorization
-from tff_algos.runtimes.vectorized import rows as rows_lib
 
 # Execution of the clients of a block.
 VECTORIZED = 'vectorized'  # All at once, as batched matrix products.
 ONE = 'one'  # Blocks of one client: convolutions on a CPU.
-XLA = 'xla'  # One after the other, in a program compiled by XLA.
 
 
 class PhaseGraphs:
@@ -45,7 +43,7 @@ class PhaseGraphs:
     Args:
       phase: The phase.
       types: Types of the phase.
-      form: `VECTORIZED`, `ONE` or `XLA`.
+      form: `VECTORIZED` or `ONE`.
     """
     self.types = types
     self.make_message = graph_call.GraphCall(types.stages.make_message)
@@ -96,7 +94,7 @@ def build_client_graph(
   Args:
     phase: The phase.
     types: Types of the phase.
-    form: `VECTORIZED`, `ONE` or `XLA`.
+    form: `VECTORIZED` or `ONE`.
     clients_per_block: Block size; the number of clients must be a multiple of
       it. All shapes are then static, which saves their computation at run time,
       for a small model a third of the operations. None for one block of all
@@ -107,7 +105,7 @@ def build_client_graph(
     `composer.aggregate` over all the clients.
   """
   clients_type = types.clients._replace(data=client_rows.SPAN)
-  rows_type = rows_lib.Rows(types.clients.data.x, types.clients.data.y)
+  rows_type = client_rows.Rows(types.clients.data.x, types.clients.data.y)
   signature = [types.message, rows_type, _stack(clients_type, None)]
   work_on_block = _build_block(phase, types, form)
   if clients_per_block is None:
@@ -164,24 +162,7 @@ def _build_block(
       phase, block.client_index, outputs, block.client_state
     )
 
-  @functools.partial(tf.function, autograph=False, jit_compile=True)
-  def compiled(message, block):
-    outputs = tf.map_fn(
-      functools.partial(composer.client_work, phase, message),
-      block,
-      fn_output_signature=types.output,
-    )
-    return composer.aggregate(
-      phase, block.client_index, outputs, block.client_state
-    )
-
-  def work_on_dense_block(message, rows, block):
-    # XLA compiles once for every shape, so shapes must be few.
-    return compiled(
-      message, block._replace(data=rows_lib.pad(rows, block.data))
-    )
-
-  return work_on_dense_block if form == XLA else work_on_block
+  return work_on_block
 
 
 def _stack(spec: Structure, size: int | None) -> Structure:

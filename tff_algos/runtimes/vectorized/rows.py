@@ -14,41 +14,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.data import schema
-from tff_algos.rounds.client_rows import Rows, Span, SpanData
+from tff_algos.numerics import trees
+from tff_algos.rounds.client_rows import Rows, Span
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.runtimes.vectorized import blocks
 
 # Alignment of a tensor's memory, in bytes.
 _ALIGNMENT = 64
-# Capacities: few, so that few shapes are compiled, and close, so that little is
-# padded: all up to 32, then 16 between consecutive powers of two.
-_CAPACITIES = np.array(
-  [*range(1, 32), *((16 + i) << k for k in range(1, 26) for i in range(16))],
-  np.int32,
-)
 # Smallest share of the population in a round for the split to stay resident:
 # one in twenty. Otherwise a round's cost would depend on the population's size.
 _SMALLEST_SHARE = 20
-
-
-def pad(rows: Rows, spans: Span) -> algorithm_lib.ClientData:
-  """Returns the examples of some clients, stacked and padded, in a graph.
-
-  Args:
-    rows: Rows of all clients.
-    spans: Spans of some clients, int32 `[clients]`.
-
-  Returns:
-    `ClientData` of `[clients, capacity, ...]`. The capacity has few possible
-    values, and is at most a sixteenth above the largest client.
-  """
-  largest = tf.reduce_max(spans.size)
-  capacity = tf.reduce_min(tf.boolean_mask(_CAPACITIES, _CAPACITIES >= largest))
-  column = Span(*(leaf[:, tf.newaxis] for leaf in spans))
-  data = SpanData(rows, column, tf.range(capacity))
-  return algorithm_lib.ClientData(data.x, data.y, data.mask)
 
 
 def concatenate(clients: Sequence[schema.Examples]) -> tuple[Rows, Span]:
@@ -167,7 +142,7 @@ class ResidentRows:
       del self._rows[forgotten], self._spans[forgotten]
 
   def _num_bytes(self, source: cohort_lib.ClientSource) -> int:
-    return blocks.num_bytes(next(iter(self._rows[source].values())))
+    return trees.num_bytes(next(iter(self._rows[source].values())))
 
   def clear(self) -> None:
     """Forgets all rows."""

@@ -47,9 +47,8 @@ class VectorizedConfig:
     clients_per_block: Clients computed at once; 0 chooses by the size of the
       model, or of the upload if it is larger, and the memory budget: at most
       50, on a GPU at least 4, and always 1 for convolutions and fused
-      recurrences, unless XLA compiles them. 1
-      disables vectorization: slower rounds, but graphs that are traced in less
-      than half of the time.
+      recurrences. 1 disables vectorization: slower rounds, but graphs that are
+      traced in less than half of the time.
     num_parallel_blocks: Blocks computed at the same time; 0 for one a core, or
       one a GPU.
     memory_budget_mib: Estimated memory limit for examples, states and blocks
@@ -58,15 +57,12 @@ class VectorizedConfig:
     resident_mib: Memory limit for a split whose examples stay on each device
       between rounds, in MiB; a larger split is read in every round. 0 keeps
       none.
-    xla: Whether XLA compiles the client work, once for every size of block and
-      client; not available on a CPU for models that do not vectorize.
   """
 
   clients_per_block: int = 0
   num_parallel_blocks: int = 0
   memory_budget_mib: int = 0
   resident_mib: int = 1024
-  xla: bool = False
 
   def __post_init__(self):
     for name in (
@@ -108,9 +104,9 @@ class VectorizedRuntime:
       group: The processes that share each cohort.
 
     Raises:
-      ConfigError: If a device does not exist; if XLA would compile a model that
-        does not vectorize for a CPU, or several of its clients are to be
-        computed at once; or if the algorithm needs the runtime `tff`.
+      ConfigError: If a device does not exist; if several clients of a model
+        that does not vectorize are to be computed at once; or if the algorithm
+        needs the runtime `tff`.
       StageTypeError: If two stages of a phase do not fit.
     """
     self._algorithm = algorithm
@@ -204,24 +200,15 @@ class VectorizedRuntime:
   def _choose_form(self) -> str:
     """Chooses and logs the execution of the clients of a block."""
     vectorizes = self._algorithm.cluster_model.vectorizes
-    if self._config.xla and not (vectorizes or self._has_gpus):
-      raise errors.ConfigError(
-        'config.runtime.vectorized.xla is True, but the model '
-        f'{self._algorithm.cluster_model.name!r} has convolutions, which XLA '
-        'computes many times slower on a CPU, or a fused recurrence, which it '
-        'does not compile: leave it False'
-      )
     block = self._config.clients_per_block
-    if block > 1 and not (vectorizes or self._config.xla):
+    if block > 1 and not vectorizes:
       raise errors.ConfigError(
         f'config.runtime.vectorized.clients_per_block is {block}, but the '
         f'model {self._algorithm.cluster_model.name!r} has convolutions or a '
         'fused recurrence, so its clients are computed one after the other: '
         'leave it 0'
       )
-    if self._config.xla:
-      form, words = phase_graph.XLA, 'one after the other, compiled by XLA'
-    elif vectorizes and block != 1:
+    if vectorizes and block != 1:
       form, words = phase_graph.VECTORIZED, 'several at once'
     else:
       form, words = phase_graph.ONE, 'one after the other'
@@ -257,7 +244,7 @@ class VectorizedRuntime:
   def _split_bytes(self, cohort: cohort_lib.Cohort) -> int:
     data = phase_types.data_spec(self._algorithm.cluster_model)
     num_rows = int(cohort.source.population.num_examples.sum())
-    return num_rows * blocks.num_bytes((data.x, data.y))
+    return num_rows * trees.num_bytes((data.x, data.y))
 
   def _choose_sizes(
     self,
@@ -268,12 +255,12 @@ class VectorizedRuntime:
     """Returns block and chunk sizes of a cohort, for which it makes room."""
     data = types.clients.data
     capacity = int(cohort.num_examples.max())
-    carried = 2 * blocks.num_bytes(types.clients.client_state)
+    carried = 2 * trees.num_bytes(types.clients.client_state)
     if not stays_resident:
-      carried += capacity * blocks.num_bytes((data.x, data.y))
+      carried += capacity * trees.num_bytes((data.x, data.y))
     # A client that trains several models uploads all of them.
     trained = max(
-      blocks.num_bytes(self._weights), blocks.num_bytes(types.output.result)
+      trees.num_bytes(self._weights), trees.num_bytes(types.output.result)
     )
     is_one = self._form == phase_graph.ONE
     wanted = 1 if is_one else self._config.clients_per_block
@@ -370,7 +357,7 @@ class VectorizedRuntime:
   ) -> None:
     """Logs the memory of a phase that collects every client's result."""
     each = sum(
-      blocks.num_bytes(types.output.result[field])
+      trees.num_bytes(types.output.result[field])
       for field, aggregator in phase.aggregation.items()
       if isinstance(aggregator, aggregation.Collect)
     )

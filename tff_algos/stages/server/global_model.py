@@ -10,7 +10,6 @@ from tff_algos.core import algorithm, carrying
 from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
-from tff_algos.rounds import aggregation
 
 
 def _no_state(run_seed: tf.Tensor, client_seed: tf.Tensor) -> tuple[()]:
@@ -137,10 +136,3 @@ def two_uploads(change: str) -> dict[str, Callable[..., Structure]]:
     'local_weights': lambda message, *_: received_weights(message),
     change: lambda message, _, result: trees.zeros_like(result[change]),
   }
-
-
-def mean_or_old(
-  mean: aggregation.Mean, old: model_lib.Weights
-) -> model_lib.Weights:
-  """Returns a mean of models, or the old model if no client contributed."""
-  return trees.select(mean.weight > 0, mean.value, old)

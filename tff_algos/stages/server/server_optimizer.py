@@ -57,5 +57,5 @@ def replace_or_step(
   A step would differ from the mean, because w - (w - mean) is rounded twice.
   """
   if config == REPLACE:
-    return trees.select(mean.weight > 0, mean.value, weights), slots
+    return aggregation.mean_or_old(mean, weights), slots
   return step(weights, mean, slots, config)

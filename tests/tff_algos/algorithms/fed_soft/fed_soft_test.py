@@ -345,7 +345,6 @@ def test_more_clients_than_have_examples_cannot_be_drawn():
       'importance_smoother must be > 0 for selection without replacement',
     ),
     ({'download': 'one'}, "download must be one of 'all_centers', 'mixed_cen"),
-    ({'estimation': 'lazy'}, "estimation must be one of 'batched', 'streami"),
     ({'initial_local_models': 'x'}, "must be one of 'common', 'independent'"),
     (
       {'download': 'mixed_center', 'start': 'best_center'},

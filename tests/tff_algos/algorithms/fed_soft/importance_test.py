@@ -29,10 +29,9 @@ class _State(NamedTuple):
   num_calls: Any
 
 
-@pytest.mark.parametrize('estimation', importance.ESTIMATIONS)
-def test_estimation_writes_the_shares_of_who_took_part(estimation):
+def test_estimation_writes_the_shares_of_who_took_part():
   """Client 2 has a NaN and is refused; client 3 takes no part."""
-  phase = importance.build_estimation(points.model(2), 0.125, estimation)
+  phase = importance.build_estimation(points.model(2), 0.125)
   before = _State(
     {'point': _CENTERS}, np.full([4, 3], 0.25, np.float32), np.int32(7)
   )
@@ -61,10 +60,9 @@ def test_estimation_writes_the_shares_of_who_took_part(estimation):
   assert float(loss.weight) == 6
 
 
-@pytest.mark.parametrize('estimation', importance.ESTIMATIONS)
-def test_padding_is_no_example(estimation):
+def test_padding_is_no_example():
   """Of one example at each of two centers, each has one half."""
-  phase = importance.build_estimation(points.model(2), 0.125, estimation)
+  phase = importance.build_estimation(points.model(2), 0.125)
   data = algorithm_lib.ClientData(
     tf.constant([[0.0, 0], [4, 0], [0, 4], [0, 4]]),
     tf.zeros([4]),
@@ -106,38 +104,3 @@ _HALVES = (0.5, 0.5)
 def test_fixed_weights_that_do_not_fit_are_refused(table, text):
   with pytest.raises(errors.ConfigError, match=text):
     importance.fixed_weights(table, 3, 2)
-
-
-def test_the_memory_of_streaming_does_not_grow_with_the_clusters():
-  """No tensor has an entry for each of 11 clusters and each of 6 examples."""
-
-  def shapes(estimation):
-    count = importance.ESTIMATIONS[estimation]
-
-    @tf.function(autograph=False)
-    def traced(models, x):
-      data = algorithm_lib.ClientData(x, tf.zeros([6]), tf.ones([6]))
-      return count(points.model(2), {'point': models}, data)
-
-    graph = traced.get_concrete_function(
-      tf.TensorSpec([11, 2]), tf.TensorSpec([6, 2])
-    ).graph
-    inner = [
-      graph._get_function(name).graph
-      for name in {
-        op.get_attr(part).name
-        for op in graph.get_operations()
-        if op.type in ('While', 'StatelessWhile')
-        for part in ('cond', 'body')
-      }
-    ]
-    return {
-      tuple(tensor.shape)
-      for each in (graph, *inner)
-      for op in each.get_operations()
-      for tensor in op.outputs
-      if tensor.shape.rank and {6, 11} <= set(tensor.shape)
-    }
-
-  assert (11, 6) in shapes('batched')
-  assert not shapes('streaming')

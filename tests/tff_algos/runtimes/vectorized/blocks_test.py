@@ -153,12 +153,9 @@ def test_budget_below_one_client_says_what_is_missing():
 
 
 def test_bytes_of_a_client():
-  weights = {'w': tf.TensorSpec([3, 2], tf.float32)}
   data = (
     tf.TensorSpec([None, 4], tf.float32),
     tf.TensorSpec([None], tf.int32),
     tf.TensorSpec([None], tf.float32),
   )
-  assert blocks.num_bytes(weights) == 24
-  assert blocks.num_bytes(data) == 16 + 4 + 4
   assert blocks.working_bytes(24, data, capacity=10) == 10 * 24 + 6 * 24

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_algos.data import schema
+from tff_algos.rounds import client_rows
 from tff_algos.runtimes.vectorized import graph_call
 from tff_algos.runtimes.vectorized import rows as rows_lib
 from tff_algos.stages.client import local_training
@@ -17,7 +18,7 @@ _CONFIG = local_training.LocalTrainingConfig(13, _BATCH_SIZE)
 
 def _sum_of_client(rows, span, seed, total):
   """Adds up something of every batch of a client."""
-  data = rows_lib.SpanData(rows, span, tf.range(span.size))
+  data = client_rows.SpanData(rows, span, tf.range(span.size))
   positions, masks, _ = local_training.draw_batches(seed, data.mask, _CONFIG)
 
   def step(i, total):

@@ -45,7 +45,6 @@ def _run(work, clients=_CLIENTS):
   [
     (phase_graph.ONE, 1),
     *((phase_graph.VECTORIZED, size) for size in (1, 5, None)),
-    *((phase_graph.XLA, size) for size in (1, 5, None)),
   ],
 )
 def test_by_hand(build, form, clients_per_block):
@@ -61,13 +60,10 @@ def test_by_hand(build, form, clients_per_block):
   np.testing.assert_array_equal(states.last, np.stack([said, range(5)], 1))
 
 
-@pytest.mark.parametrize('form', [phase_graph.VECTORIZED, phase_graph.XLA])
 @pytest.mark.parametrize('clients_per_block', [1, 5, None])
-def test_not_finite_keeps_its_state_and_is_counted(
-  build, form, clients_per_block
-):
+def test_not_finite_keeps_its_state_and_is_counted(build, clients_per_block):
   clients = ([1.0], [np.nan, 3.0], [2.0], [np.inf], [7.0])
-  sums, collection, states = _run(build(clients_per_block, form), clients)
+  sums, collection, states = _run(build(clients_per_block), clients)
   assert sums['num_invalid'] == 2
   assert sums['fields']['value'] == 11 + 12 + 17
   np.testing.assert_array_equal(

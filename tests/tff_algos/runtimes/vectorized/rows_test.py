@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import running_sum, toys
-from tff_algos.data import batching
 from tff_algos.runtimes.vectorized import rows as rows_lib
 
 _SIZES = (3, 0, 5, 1, 0)
@@ -37,23 +36,6 @@ def test_clients_without_any_examples_have_a_row_to_point_at(source):
   rows, spans = rows_lib.concatenate([source.examples(1)])
   assert rows.x.shape[0] == 1
   np.testing.assert_array_equal((spans.start, spans.size), [[0], [0]])
-
-
-@pytest.mark.parametrize(
-  ('largest', 'capacity'),
-  [(0, 4), (8, 8), (33, 34), (64, 64), (97, 100), (129, 136)],
-)
-def test_padded_in_a_graph_to_one_of_few_sizes(largest, capacity):
-  source = running_sum.source([5.0] * largest, [], [3.0] * 4)
-  examples = [source.examples(i) for i in range(3)]
-  rows, spans = rows_lib.concatenate(examples)
-  data = rows_lib.pad(rows, rows_lib.Span(*map(tf.constant, spans)))
-  expected = batching.stack(examples, capacity)
-  np.testing.assert_array_equal(data.mask, expected.mask)
-  np.testing.assert_array_equal(
-    data.x[..., 0] * data.mask, expected.x[..., 0] * expected.mask
-  )
-  assert data.y.shape == (3, capacity)
 
 
 def test_resident_rows_are_read_once_and_forgotten_with_their_source():

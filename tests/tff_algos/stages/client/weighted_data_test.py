@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tff_algos.core import algorithm
-from tff_algos.runtimes.vectorized import rows
+from tff_algos.rounds import client_rows
 from tff_algos.stages.client import weighted_data
 
 _X = np.arange(8, dtype=np.float32).reshape(4, 2)
@@ -19,12 +19,12 @@ def _dense():
 
 def _span():
   """The same examples as rows 1 to 3 of a common tensor."""
-  common = rows.Rows(
+  common = client_rows.Rows(
     tf.constant(np.concatenate([_X[:1] - 9, _X[:3], _X[:1] * 0])),
     tf.constant(np.concatenate([_Y[:1] - 9, _Y[:3], _Y[:1] * 0])),
   )
-  span = rows.Span(tf.constant(1), tf.constant(3))
-  return rows.SpanData(common, span, tf.range(4))
+  span = client_rows.Span(tf.constant(1), tf.constant(3))
+  return client_rows.SpanData(common, span, tf.range(4))
 
 
 @pytest.mark.parametrize('build', [_dense, _span])

@@ -8,7 +8,6 @@ import tensorflow as tf
 from tests.testing import toys
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import carrying
-from tff_algos.rounds import aggregation
 from tff_algos.stages.server import global_model
 
 _POPULATION = algorithm_lib.Population(('a', 'b', 'c'), np.array([3, 0, 2]))
@@ -75,14 +74,6 @@ def test_the_received_model_is_found_in_both_kinds_of_message():
   weights = {'kernel': 1}
   assert global_model.received_weights(weights) is weights
   assert global_model.received_weights(_Holder(weights, 0)) is weights
-
-
-def test_without_contributions_the_old_model_stays():
-  old, new = ({'w': tf.constant([float(i)])} for i in (1, 2))
-  for weight, expected in ((0.0, 1), (0.5, 2)):
-    mean = aggregation.Mean(new, tf.constant(weight))
-    kept = global_model.mean_or_old(mean, old)
-    assert kept['w'].numpy().tolist() == [expected]
 
 
 def test_uploads_are_the_model_and_an_update():
