@@ -15,13 +15,13 @@ _MAX_DOTS = 60
 
 
 class _Scores(NamedTuple):
-  """Scores of n clients on their test examples.
+  """Scores of n clients on their test examples; may not be finite.
 
   Attributes:
     client_ids: `[n]`.
     personalized: Score of the personalized model, float64 `[n]`.
     cluster: Score of the cluster model, float64 `[n]`.
-    num_examples: Test examples, `[n]`; ones if unknown.
+    num_examples: Test examples, `[n]`.
   """
 
   client_ids: np.ndarray
@@ -59,19 +59,17 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
 
 
 def _read_scores(run: run_lib.Run) -> _Scores | None:
-  """Returns the participating clients with both scores; None without any."""
+  """Returns the participating clients with examples; None without a score."""
   names = [
     f'test_{kind}_{run.score_name}' for kind in ('personalized', 'cluster')
   ]
   if not all(name in run.clients for name in names):
     return None
   personalized, cluster = (run.clients.numbers(name) for name in names)
-  known = np.isfinite(personalized) & np.isfinite(cluster)
-  # Unseen clients may have scores of a fitted mixture.
-  known &= run.is_participating
   examples = run.clients.numbers('num_test_examples')
-  known &= examples > 0
-  if not known.any():
+  # Unseen clients may have scores of a fitted mixture.
+  known = run.is_participating & (examples > 0)
+  if not np.isfinite([personalized[known], cluster[known]]).any():
     return None
   ids = np.array(run.clients.texts('client_id'))
   return _Scores(
@@ -80,9 +78,11 @@ def _read_scores(run: run_lib.Run) -> _Scores | None:
 
 
 def _draw_dots(run: run_lib.Run, axes: axes_lib.Axes, scores: _Scores) -> None:
-  """Draws two dots per client, by ascending personalized score."""
+  """Draws two dots per client with both scores, the worst client first."""
   sign = 1 if run.higher_is_better else -1
   order = np.lexsort((sign * scores.cluster, sign * scores.personalized))
+  both = np.isfinite(scores.personalized) & np.isfinite(scores.cluster)
+  order = order[both[order]]
   personalized, cluster = scores.personalized[order], scores.cluster[order]
   num_worst = max(1, len(order) // 10)
   positions = np.arange(len(order))
@@ -120,6 +120,9 @@ def _draw_shares(
 ) -> None:
   """Draws the share of clients at or below each score."""
   for index, (name, values, color, linestyle) in enumerate(lines):
+    counted = values[~np.isnan(values)]
+    if not counted.size:
+      continue
     worst = summaries.summarize(
       values, examples, higher_is_better=run.higher_is_better
     ).worst_decile
@@ -133,7 +136,7 @@ def _draw_shares(
       zorder=4,
     )
     axes.ecdf(
-      values,
+      counted,
       color=color,
       linewidth=2,
       linestyle=linestyle,
