@@ -142,7 +142,7 @@ def _joined(
 def _samples(
   dataset: dataset_lib.FederatedDataset, source: int, clients: pyarrow.Table
 ) -> schema_lib.Examples:
-  """Returns held-out examples, or those of the first non-empty client."""
+  """Returns held-out examples, or those of the client with most of them."""
   held_out = dataset.held_out(source)
   if held_out.num_examples:
     # Copied: a view would keep all examples in memory.
