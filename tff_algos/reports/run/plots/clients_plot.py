@@ -43,13 +43,14 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   title = f'Test {word} of clients: personalized and cluster models'
   if run.num_clusters == 1:
     title = f'Test {word} of clients: personalized models and global model'
-  if len(scores.client_ids) > _MAX_DOTS:
+  both = np.isfinite(scores.personalized) & np.isfinite(scores.cluster)
+  if not 0 < both.sum() <= _MAX_DOTS:
     figure = style.new_figure(4.2, title)
     panels = [figure.subplots()]
   else:
     figure = style.new_figure(4.6, title)
     panels = list(figure.subplots(1, 2, width_ratios=(1.5, 1)))
-    _draw_dots(run, panels[0], scores)
+    _draw_dots(run, panels[0], _Scores(*(column[both] for column in scores)))
   lines = (
     ('personalized', scores.personalized, style.PERSONALIZED, '-'),
     (style.own_cluster_name(run), scores.cluster, style.OWN_CLUSTER, '--'),
@@ -78,11 +79,9 @@ def _read_scores(run: run_lib.Run) -> _Scores | None:
 
 
 def _draw_dots(run: run_lib.Run, axes: axes_lib.Axes, scores: _Scores) -> None:
-  """Draws two dots per client with both scores, the worst client first."""
+  """Draws two dots per client, the worst client first."""
   sign = 1 if run.higher_is_better else -1
   order = np.lexsort((sign * scores.cluster, sign * scores.personalized))
-  both = np.isfinite(scores.personalized) & np.isfinite(scores.cluster)
-  order = order[both[order]]
   personalized, cluster = scores.personalized[order], scores.cluster[order]
   num_worst = max(1, len(order) // 10)
   positions = np.arange(len(order))

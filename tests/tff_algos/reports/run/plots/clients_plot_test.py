@@ -42,6 +42,9 @@ def test_a_diverged_cluster_model_hides_no_personalized_score(tmp_path):
   # An infinite error counts: the drawn curve ends below 1.
   x, y = cluster.get_data()
   assert y[np.isfinite(x)][-1] == pytest.approx(21 / 22)
+  run.clients.columns['test_cluster_mse'] = ['nan'] * len(clusters)
+  (shares,) = clients_plot.draw(run).axes
+  assert len(shares.lines) == 2
 
 
 def test_many_clients_are_drawn_as_shares_only(tmp_path):
