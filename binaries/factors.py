@@ -23,8 +23,9 @@ Columns:
                      clients with the atoms of another
   latent_loss, latent_score, real_loss, real_score
                      means over --num_pairs latent clients, and over the round's
-                     clients, on --num_examples held-out examples; empty without
-                     atoms, and where the next round sends no coefficients
+                     clients, on --num_examples held-out examples of the first
+                     source; these columns are empty without atoms, and where
+                     the next round sends no coefficients
 
 For the latest checkpoint of a network with atoms it also writes
 evaluation/atoms.csv, one row for each atom (its entries, the norm of its
@@ -49,7 +50,7 @@ def _main() -> None:
   num_examples = flags.DEFINE_integer(
     'num_examples',
     500,
-    'Held-out examples to evaluate latent clients on.',
+    'Held-out examples of the first source to evaluate latent clients on.',
     lower_bound=1,
   )
 
@@ -61,7 +62,7 @@ def _main() -> None:
       num_repeats.value, num_pairs.value, num_examples.value
     )
     rows = factors.measure(experiment.parse(config.value), workdir.value, sizes)
-    print(tables.table_text(rows, tuple(rows[0])))
+    print(tables.table_text(rows, tuple(max(rows, key=len))))
 
   command.run(main)
 

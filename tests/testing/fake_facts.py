@@ -48,7 +48,6 @@ def make(
       'y_std': rng.gamma(2, size=num_clients).tolist(),
     },
     client_ids=ids,
-    groups=np.array(['participating'] * num_clients, object),
     sizes={'train': none + size, 'validation': none, 'test': none},
     labels=labels,
     sources=sources,

@@ -8,8 +8,11 @@ import math
 import pathlib
 from collections.abc import Sequence
 
+import numpy as np
+
 from tests.testing import csv_files
 from tff_algos.core import sealed_json
+from tff_algos.evaluation import recovery
 from tff_algos.reports.sweep import plan as plan_lib
 
 NAME = 'Invented sweep'
@@ -21,7 +24,7 @@ def write_run(
   level: float = 0.5,
   order: Sequence[int] = (0, 1),
   ari: float | None = 1.0,
-  cluster_ids: Sequence[int] = (0, 0, 1, 1),
+  cluster_ids: Sequence[int] | None = None,
   num_rounds: int = 2,
   score: str = 'accuracy',
   planted: bool = True,
@@ -36,7 +39,7 @@ def write_run(
       r / num_rounds of that.
     order: The cluster of each source.
     ari: After the last round; None if nothing is known of it.
-    cluster_ids: Of the clients.
+    cluster_ids: Of the clients; by default the clusters of their sources.
     num_rounds: Evaluated each, from round 0 on.
     score: `'accuracy'` or `'mse'`.
     planted: Whether clients have a true mixture; a, a, b, b.
@@ -48,12 +51,18 @@ def write_run(
     folder / 'config.json', {'name': 'x', 'config_hash': 'y', 'config': {}}
   )
   rounds = _rounds(level, order, ari, num_rounds, score)
+  cluster_ids = cluster_ids or [order[0]] * 2 + [order[1]] * 2
+  matched = recovery.match_clusters(
+    np.eye(2)[[*cluster_ids]], np.eye(2)[[0, 0, 1, 1]]
+  )
   csv_files.write(folder / 'metrics.csv', rounds)
   summary = {
     'last': {k: v for k, v in rounds[-1].items() if 'cost' not in k},
     'best_by_validation': rounds[-2],
     'source_names': ['a', 'b'],
     'num_clusters': 2,
+    'planted_names': ['a', 'b'] if planted else None,
+    'matched_sources': ['ab'[source] for source in matched],
   }
   sealed_json.write(folder / 'evaluation' / 'summary.json', summary)
   clients = [

@@ -55,6 +55,7 @@ def write(
     **_last_and_best(rows, score),
     'source_names': list(source_names),
     'num_clusters': num_clusters,
+    **fake.matching(),
     'dataset_version': '5d41402abc4b2a76',
   }
   if score == 'accuracy':
@@ -67,6 +68,15 @@ def write(
       },
     }
   sealed_json.write(workdir / 'evaluation' / 'summary.json', summary)
+
+
+def forget_mixture(workdir: pathlib.Path) -> None:
+  """Removes the ground truth; the clusters' sources stay."""
+  path = workdir / 'evaluation' / 'clients.csv'
+  path.write_text(path.read_text().replace('true_mixture', 'unknown'))
+  path = workdir / 'evaluation' / 'summary.json'
+  summary = json.loads(path.read_text())
+  sealed_json.write(path, {**summary, 'planted_names': None})
 
 
 def keep_rounds_from(workdir: pathlib.Path, round_num: int) -> None:
@@ -193,6 +203,20 @@ class _Fake:
       row[f'participating/membership/{name}'] = value
     error = recovery.membership_error(membership, self._mixture)
     row['participating/membership/error'] = error
+
+  def matching(self):
+    """Returns the entries of the summary on the ground truth."""
+    names = self._source_names
+    matched = recovery.match_clusters(
+      self.memberships[self._num_rounds], self._mixture
+    )
+    return {
+      'planted_names': list(names),
+      'matched_sources': [
+        None if source == recovery.UNMATCHED else names[source]
+        for source in matched
+      ],
+    }
 
   def clients(self):
     membership = self.memberships[self._num_rounds]

@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 import psutil
 
+# Of stderr.
+_LAST_LINES = 4
+
 
 class Outcome(NamedTuple):
   """Outcome of a program.
@@ -22,15 +25,12 @@ class Outcome(NamedTuple):
   last_words: str
 
 
-def run(
-  arguments: list[str], timeout_seconds: float, *, last_lines: int = 4
-) -> Outcome:
+def run(arguments: list[str], timeout_seconds: float) -> Outcome:
   """Runs a program until it ends or is killed at the time limit.
 
   Args:
     arguments: The program and its arguments.
     timeout_seconds: Time limit.
-    last_lines: Number of last lines of stderr to keep.
   """
   try:
     done = subprocess.run(
@@ -45,12 +45,12 @@ def run(
     return Outcome(
       f'no end within {timeout_seconds:g} s',
       _decode(error.stdout),
-      _tail(error.stderr, last_lines),
+      _tail(error.stderr),
     )
   return Outcome(
     _describe_exit(done.returncode),
     _decode(done.stdout),
-    _tail(done.stderr, last_lines),
+    _tail(done.stderr),
   )
 
 
@@ -77,5 +77,5 @@ def _decode(output: bytes | None) -> str:
   return (output or b'').decode(errors='replace').strip()
 
 
-def _tail(output: bytes | None, last_lines: int) -> str:
-  return '\n'.join(_decode(output).splitlines()[-last_lines:])
+def _tail(output: bytes | None) -> str:
+  return '\n'.join(_decode(output).splitlines()[-_LAST_LINES:])

@@ -1,7 +1,6 @@
 """Distances between distributions."""
 
 import numpy as np
-from scipy import special
 
 
 def total_variation(p: np.ndarray, q: np.ndarray) -> np.ndarray:
@@ -15,25 +14,6 @@ def total_variation(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     float64 `[...]`; 1 for distributions with disjoint supports.
   """
   return 0.5 * np.sum(np.abs(p - q), axis=-1)
-
-
-def jensen_shannon(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-  """Returns the Jensen-Shannon divergence in bits, from 0 to 1.
-
-  The mean of the Kullback-Leibler divergences of p and q from (p + q) / 2
-  (Lin 1991, "Divergence measures based on the Shannon entropy").
-
-  Args:
-    p: Distributions over the last axis, `[..., C]`.
-    q: The same, of a shape that broadcasts with p's.
-
-  Returns:
-    float64 `[...]`.
-  """
-  middle = (p + q) / 2
-  nats = (special.rel_entr(p, middle) + special.rel_entr(q, middle)) / 2
-  # Rounding of nearly equal distributions may leave less than 0.
-  return np.clip(nats.sum(axis=-1) / np.log(2), 0.0, 1.0)
 
 
 def standardized_shift(

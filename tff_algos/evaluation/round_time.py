@@ -108,26 +108,6 @@ class RoundTime(NamedTuple):
   computation: Amount
 
 
-def transfer_seconds(num_floats: Amount, rate: float) -> Amount:
-  """Returns the seconds of transferring one model, s / r.
-
-  Args:
-    num_floats: Of the model, s >= 0.
-    rate: Numbers per second, r > 0.
-  """
-  return num_floats / rate
-
-
-def fed_avg(transfer: Amount, work: Work = Work()) -> RoundTime:
-  """Returns the time of a FedAvg round: broadcast, training, upload, average.
-
-  Args:
-    transfer: Seconds of one model.
-    work: Of computation.
-  """
-  return RoundTime(2 * transfer, work.training + work.server_aggregation)
-
-
 def cmfl(
   transfer: Amount,
   committee_size: Amount,
@@ -156,11 +136,13 @@ def cmfl(
 def pulling(
   transfer: Amount, num_models: Amount, work: Work = Work()
 ) -> RoundTime:
-  """Returns the time of a serverless round: clients receive models and average.
+  """Returns the time of a round in which a client receives models to average.
+
+  Also that of a FedAvg round: a broadcast and an upload, `num_models=2`.
 
   Args:
     transfer: Seconds of one model.
-    num_models: Models that the client receives, one after the other, >= 0;
+    num_models: Models that are transferred, one after the other, >= 0;
       fractional for segments.
     work: Of computation.
   """

@@ -23,16 +23,12 @@ class ClientSummary(NamedTuple):
     plain_mean: Unweighted mean over clients.
     worst_decile: Mean of the worst 10 % of the clients, see `worst_decile`: the
       lowest of an accuracy, the highest of an error.
-    num_clients: Clients in the summary.
-    num_without_examples: Clients left out because they have no examples.
     num_nan: Clients left out because their value is NaN despite examples.
   """
 
   weighted_mean: float
   plain_mean: float
   worst_decile: float
-  num_clients: int
-  num_without_examples: int
   num_nan: int
 
 
@@ -103,12 +99,7 @@ def summarize(
       float(kept.mean()),
       float(worst_decile(kept, higher_is_better=higher_is_better)),
     )
-  return ClientSummary(
-    *means,
-    num_clients=int(kept.size),
-    num_without_examples=int((~has_examples).sum()),
-    num_nan=int((has_examples & ~counted).sum()),
-  )
+  return ClientSummary(*means, num_nan=int((has_examples & ~counted).sum()))
 
 
 def label_histograms(

@@ -215,7 +215,11 @@ def train(
       config.training.selection.patience,
     )
   else:
-    logging.info('Trained %d rounds in %s.', result.round_num, folder)
+    logging.info(
+      'Trained %d rounds in %s.',
+      result.round_num - _first_round(opened),
+      folder,
+    )
   return result.round_num
 
 
@@ -250,9 +254,9 @@ def _check_selection(opened: session.Session, done: int) -> None:
   if before not in ('', now):
     raise errors.ConfigError(
       f'config.training.selection takes the round of the {now}, but '
-      f'{opened.workdir} is trained for {done} rounds with the {before}, whose '
-      'values do not compare. Set metric and mode as they were, or take '
-      'another --workdir'
+      f'{opened.workdir} is trained for {done - _first_round(opened)} rounds '
+      f'with the {before}, whose values do not compare. Set metric and mode as '
+      'they were, or take another --workdir'
     )
 
 

@@ -20,12 +20,9 @@ def test_total_variation_is_the_largest_difference_over_events():
   np.testing.assert_allclose(found, expected, atol=1e-14)
 
 
-@pytest.mark.parametrize(
-  'measure', [distances.total_variation, distances.jensen_shannon]
-)
-def test_equal_and_disjoint_distributions(measure):
+def test_equal_and_disjoint_distributions():
   one, other = np.array([0.25, 0.75, 0, 0]), np.array([0, 0, 0.5, 0.5])
-  found = measure(one[None], np.stack([one, other]))
+  found = distances.total_variation(one[None], np.stack([one, other]))
   np.testing.assert_allclose(found, [0, 1])
 
 

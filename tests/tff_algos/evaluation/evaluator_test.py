@@ -178,6 +178,13 @@ def test_unseen_client_chooses_no_broken_cluster(case):
     best(held_out, axis=1).mean(),
     rtol=1e-12,
   )
+  # One of three clusters is broken, so that one other remains.
+  others = np.nansum(held_out, axis=1) - best(held_out, axis=1)
+  np.testing.assert_allclose(
+    metrics[f'held_out/mean/other_clusters/{score}'],
+    others.mean(),
+    rtol=1e-12,
+  )
 
 
 def test_memberships_are_those_of_the_participating_clients(case):

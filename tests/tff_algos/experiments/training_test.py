@@ -176,10 +176,12 @@ def test_private_training_ends_with_its_budget_and_counts_on(tmp_path, caplog):
   ]
   # A run that continues another one counts its releases, too.
   first, _ = run(tmp_path / 'first', 1, target_epsilon=0.0)
-  _, more = run(
-    tmp_path / 'second', 1, str(tmp_path / 'first'), target_epsilon=0.0
-  )
+  with caplog.at_level('INFO', logger='absl'):
+    _, more = run(
+      tmp_path / 'second', 1, str(tmp_path / 'first'), target_epsilon=0.0
+    )
   assert first == 1
+  assert f'Trained 1 rounds in {tmp_path / "second"}.' in caplog.text
   assert more[-1] == spent[2]
   # A summary has that of its round.
   config = _private(1, noise_multiplier=2.0, target_epsilon=0.0)

@@ -137,13 +137,16 @@ def latent(
   examples: Any,
   sizes: Sizes,
 ) -> dict[str, float]:
-  """Returns mean loss and score of latent and of real clients of a round."""
+  """Returns mean loss and score of latent and of real clients of a round.
+
+  Empty without atoms, or if the round sends no coefficients.
+  """
   seed = opened.store.seed
   algorithm, population = opened.algorithm, opened.source.population
   call = next(algorithm.plan_round(server_state, population, round_num, seed))
   has_atoms = factored_weights.factored_layers(server_state.model_weights)
   if not has_atoms or call.purpose != 'train':
-    return dict.fromkeys(_LATENT, math.nan)
+    return {}
   phase = latent_clients.collect_models(algorithm.phases[call.phase])
   # A separate runtime, since a runtime caches the graph of a phase by its name.
   collecting = dataclasses.replace(algorithm, phases={call.phase: phase})

@@ -23,7 +23,7 @@ from tff_algos.reports.dataset import facts as facts_lib
 from tff_algos.reports.plotting import html, picture
 
 # To be raised when the page for the same statistics changes.
-CARD_VERSION = 4
+CARD_VERSION = 5
 # Longer values of the ground truth are truncated; the manifest has them whole.
 _MAX_CHARS = 1000
 
@@ -93,13 +93,13 @@ def heading(facts: facts_lib.Facts) -> str:
   features = f'features {" x ".join(map(str, schema.x_shape))}'
   if len(schema.x_shape) == 1:
     features = f'{schema.x_shape[0]} features'
+  groups = ', '.join(f'{count:,} {name}' for name, count in clients.items())
   count = schema.num_sources
   return (
     f'{sum(sum(s.values()) for s in facts.manifest["num_examples"].values()):,}'
     f' examples of {sum(clients.values()):,} clients '
-    f'({clients[schema_lib.PARTICIPATING]:,} participating, '
-    f'{clients[schema_lib.UNSEEN]:,} unseen), from {count} source '
-    f'distribution{"s" if count > 1 else ""}, for {task}; {features}.'
+    f'({groups}), from {count} source distribution{"s" if count > 1 else ""}, '
+    f'for {task}; {features}.'
   )
 
 

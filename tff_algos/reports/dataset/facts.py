@@ -30,7 +30,6 @@ class Facts(NamedTuple):
     statistics_sha256: SHA-256 of `statistics.json`.
     clients: Columns of `client_statistics.parquet`, as lists of N.
     client_ids: Ids, participating clients first.
-    groups: `'participating'`, `'unseen'` or `'unlabelled'`, `[N]`.
     sizes: split -> number of examples, int64 `[N]`.
     labels: Training examples of each class, int64 `[N, C]`.
     sources: Training examples of each source distribution, int64 `[N, S]`.
@@ -47,7 +46,6 @@ class Facts(NamedTuple):
   statistics_sha256: str
   clients: Mapping[str, list[Any]]
   client_ids: tuple[str, ...]
-  groups: np.ndarray
   sizes: Mapping[str, np.ndarray]
   labels: np.ndarray
   sources: np.ndarray
@@ -108,7 +106,6 @@ def read(folder: pathlib.Path) -> Facts:
     statistics_sha256=found.sha256,
     clients=clients,
     client_ids=tuple(clients['client_id']),
-    groups=np.array(clients['group'], object),
     sizes={
       split: np.concatenate(
         [opened.num_examples(split), opened.num_unseen_examples(split)]
@@ -142,7 +139,7 @@ def _joined(
 def _samples(
   dataset: dataset_lib.FederatedDataset, source: int, clients: pyarrow.Table
 ) -> schema_lib.Examples:
-  """Returns held-out examples, or those of the first non-empty client."""
+  """Returns held-out examples, or those of the client with most of them."""
   held_out = dataset.held_out(source)
   if held_out.num_examples:
     # Copied: a view would keep all examples in memory.

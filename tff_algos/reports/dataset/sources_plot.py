@@ -35,8 +35,8 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
   if facts.schema.num_classes:
     counts = np.array([total['label_counts'] for total in totals])
     shares = client_rows.shares_of(counts)
-    values = distances.jensen_shannon(shares[:, None], shares[None])
-    panels.append(('labels: Jensen-Shannon divergence (bits)', values))
+    values = distances.total_variation(shares[:, None], shares[None])
+    panels.append(('labels: total variation', values))
   else:
     panels.append(
       ('label given features: distance of covariances', _links(totals))

@@ -271,14 +271,6 @@ def panel_shape(count: int, max_columns: int) -> tuple[int, int]:
   return num_rows, math.ceil(count / num_rows)
 
 
-def floats_unit(largest: float) -> tuple[float, str]:
-  """Returns divisor and unit for numbers of floats up to a maximum."""
-  for divisor, unit in ((1e9, 'billion'), (1e6, 'million'), (1e3, 'thousand')):
-    if largest >= divisor:
-      return divisor, f'{unit} floats'
-  return 1.0, 'floats'
-
-
 def source_colors(run: run_lib.Run) -> tuple[str, ...]:
   """Returns one colour for each source distribution."""
   return colors(len(run.source_names))

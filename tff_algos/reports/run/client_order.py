@@ -85,7 +85,8 @@ def by_planted_source(
   mixture = run.planted_mixture(len(main_clusters))
   if mixture is None:
     groups = main_clusters
-    names, colors, what = (), (), 'by cluster in the last round'
+    names, colors = (), ()
+    what = f'by cluster after round {run.evaluated_round}'
   else:
     groups = np.argmax(mixture, axis=1)
     names, colors = run.planted_names, style.planted_colors(run)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tff_algos.core import errors, records, sealed_json
-from tff_algos.evaluation import association, recovery, round_time
+from tff_algos.evaluation import recovery, round_time
 from tff_algos.reports.plotting import table as table_lib
 from tff_algos.reports.run import drift_report
 from tff_algos.reports.run import membership_history as membership_history_lib
@@ -252,14 +252,15 @@ class Run:
   def matched_sources(self) -> np.ndarray:
     """Returns the matched source of each cluster, int64 `[num_clusters]`.
 
-    Matched by the clients' memberships where the true mixture is known, else
-    by the held-out scores; `recovery.UNMATCHED` for a cluster without one.
+    Positions in `planted_names`, without ground truth in `source_names`;
+    `recovery.UNMATCHED` for a cluster without a source.
     """
-    membership, mixture = self.memberships or (None, None)
-    if membership is not None and mixture is not None:
-      return recovery.match_clusters(membership, mixture)
-    return association.match_by_scores(
-      self.held_out_scores, higher_is_better=self.higher_is_better
+    names = self.planted_names or self.source_names
+    return np.array(
+      [
+        names.index(name) if name in names else recovery.UNMATCHED
+        for name in self.summary['matched_sources']
+      ]
     )
 
   @functools.cached_property
@@ -271,13 +272,7 @@ class Run:
   @functools.cached_property
   def planted_names(self) -> tuple[str, ...]:
     """Returns the names of the columns of the true mixture."""
-    if self.memberships is None or self.memberships[1] is None:
-      return ()
-    count = self.memberships[1].shape[1]
-    for names in (self.summary.get('planted_names'), self.source_names):
-      if names and len(names) == count:
-        return tuple(names)
-    return tuple(f'planted cluster {index}' for index in range(count))
+    return tuple(self.summary['planted_names'] or ())
 
   @functools.cached_property
   def membership_history(

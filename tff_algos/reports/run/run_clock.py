@@ -46,7 +46,7 @@ def own(run: run_lib.Run, rate: float) -> np.ndarray | None:
   if found == PEERS:
     solves, received = _columns(run, _SOLVES, _DOWN)
     # Training clients receive in parallel.
-    transfer = round_time.transfer_seconds(_share(received, solves), rate)
+    transfer = _share(received, solves) / rate
     return _rounds(round_time.pulling(transfer, 1, run.clock.work), solves)
   return None if found is None else _times(run, rate)[found]
 
@@ -82,12 +82,12 @@ def _times(run, rate) -> dict[str, np.ndarray]:
   work = run.clock.work
   solves, down = _columns(run, _SOLVES, _DOWN)
   # Clients that drop out have received the model, too.
-  transfer = round_time.transfer_seconds(_share(down, solves), rate)
+  transfer = _share(down, solves) / rate
   members, training = np.zeros_like(solves), solves
   if kind(run) == COMMITTEE:
     members, training = _columns(run, _MEMBERS, _TRAINING)
   times = {
-    SERVER: round_time.fed_avg(transfer, work),
+    SERVER: round_time.pulling(transfer, 2, work),
     BRAIN_TORRENT: round_time.pulling(transfer, training, work),
     GOSSIP: round_time.pulling(transfer, training - 1, work),
   }

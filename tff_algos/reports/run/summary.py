@@ -47,7 +47,7 @@ class Row(NamedTuple):
   Attributes:
     label: Name of the quantity; two leading blanks mark a detail of the row
       above.
-    last: Value at the end of training, as text.
+    last: Value in the evaluated round, by default the last, as text.
     best: Value in the best round by validation, as text.
   """
 
@@ -57,7 +57,7 @@ class Row(NamedTuple):
 
 
 def rows(run: run_lib.Run) -> list[Row]:
-  """Returns the table of the last round and of the best one by validation.
+  """Returns the table of the evaluated round and the best by validation.
 
   Quantities that neither round has are left out.
   """
@@ -216,7 +216,7 @@ def console_summary(workdir: str | os.PathLike[str]) -> str:
       'each example counts the same'
     ),
     '',
-    _line('', 'last', 'best (valid.)'),
+    _line('', f'round {run.evaluated_round}', 'best (valid.)'),
     '-' * _WIDTH,
   ]
   lines += [_line(*row) for row in rows(run)]

@@ -78,9 +78,10 @@ def _scores_left_out(run: run_lib.Run) -> Iterator[str]:
     if count:
       noun = 'client has' if count == 1 else 'clients have'
       yield (
-        f'{int(count):,} {noun} no finite test score ({name}) after the last '
-        'round; means over clients leave them out. Smaller learning rates, or '
-        'clip_norm of the optimizer, may keep the models from diverging.'
+        f'{int(count):,} {noun} no finite test score ({name}) after round '
+        f'{run.evaluated_round}; means over clients leave them out. Smaller '
+        'learning rates, or clip_norm of the optimizer, may keep the models '
+        'from diverging.'
       )
 
 

@@ -80,13 +80,6 @@ def _draw(
   )
   places = style.new_panels(figure, len(panels), _MAX_COLUMNS)
   measures.share_scores(places, [measure for measure, _ in panels], 'y')
-  divisor, unit = style.floats_unit(
-    max(
-      (curve.sent[-1] for _, lines in panels for _, curve in lines)
-      if by_cost
-      else (1,)
-    )
-  )
   for axes, (measure, lines) in zip(places, panels, strict=True):
     fitted = [
       _values(sweep, other, curves)
@@ -94,9 +87,9 @@ def _draw(
       if other is measure or {other.unit, measure.unit} == {'score'}
     ]
     style.fit_scores(sweep.example, axes, np.concatenate(fitted))
-    _draw_panel(axes, sweep, measure, lines, divisor if by_cost else None)
+    _draw_panel(axes, sweep, measure, lines, by_cost)
     axes.set_title(style.wrapped(measure.title))
-    axes.set_xlabel(f'communication ({unit})' if by_cost else 'round')
+    axes.set_xlabel('communication (floats)' if by_cost else 'round')
     axes.set_ylabel(measure.label(sweep.example))
     if measure is _LOSS:
       _mark_lowest(axes, lines)
@@ -138,12 +131,12 @@ def _target(sweep, measure: measures.Measure) -> list[float]:
   return [target.value]
 
 
-def _draw_panel(axes: axes_lib.Axes, sweep, measure, lines, divisor) -> None:
-  """Draws the curves over rounds, or over communication / `divisor`."""
+def _draw_panel(axes: axes_lib.Axes, sweep, measure, lines, by_cost) -> None:
+  """Draws the curves over rounds, or over communication."""
   for value in _target(sweep, measure):
     axes.axhline(value, color=style.MUTED, linestyle=':', linewidth=1.1)
   for index, curve in lines:
-    x = curve.rounds if divisor is None else curve.sent / divisor
+    x = curve.sent if by_cost else curve.rounds
     style.draw_line(
       axes,
       (index, len(sweep.cells)),
@@ -155,7 +148,9 @@ def _draw_panel(axes: axes_lib.Axes, sweep, measure, lines, divisor) -> None:
       color = style.line_look(index)['color']
       axes.plot(x[-1], curve.mean[-1], 'X', color=color, markersize=9)
   axes.set_xlim(left=0)
-  axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=divisor is None))
+  axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=not by_cost))
+  if by_cost:
+    axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=''))
   measure.format_axis(sweep.example, axes.yaxis)
 
 

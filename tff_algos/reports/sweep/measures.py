@@ -137,8 +137,8 @@ def may_be_averaged(name: str) -> bool:
 def matched_scores(run: run_lib.Run) -> np.ndarray | None:
   """Returns the scores of the cluster model matched to each source.
 
-  The matching has the best total score of clusters on their own sources
-  (Hungarian method).
+  Matched as in `Run.matched_sources` if the sources are the ground truth, else
+  for the best total score of clusters on their own sources.
 
   Returns:
     float64 `[num_sources, num_sources]`: row s is the cluster matched to
@@ -148,9 +148,11 @@ def matched_scores(run: run_lib.Run) -> np.ndarray | None:
   scores = run.held_out_scores
   if run.num_clusters == 1 or not scores.size or not np.isfinite(scores).all():
     return None
-  sources = association.match_by_scores(
-    scores, higher_is_better=run.higher_is_better
-  )
+  sources = run.matched_sources
+  if run.planted_names != run.source_names:
+    sources = association.match_by_scores(
+      scores, higher_is_better=run.higher_is_better
+    )
   known = sources != recovery.UNMATCHED
   matched = np.full((scores.shape[1],) * 2, np.nan)
   matched[sources[known]] = scores[known]

@@ -159,4 +159,4 @@ def _comparable(points: Sequence[dict[str, float]]) -> list[str]:
 
 
 def _number(value: float) -> str:
-  return f'{value:.3f}' if math.isfinite(value) else ABSENT
+  return f'{value:.4g}' if math.isfinite(value) else ABSENT

@@ -85,8 +85,8 @@ def text(sweep: sweep_lib.Sweep) -> str:
 def _spread_text(spread: sweep_lib.Spread) -> str:
   if not spread.num:
     return sweep_table.ABSENT
-  deviation = f' ± {spread.std:.4f}' if spread.num > 1 else ''
-  return f'{spread.mean:.4f}{deviation}'
+  deviation = f' ± {spread.std:.4g}' if spread.num > 1 else ''
+  return f'{spread.mean:.4g}{deviation}'
 
 
 def _outcome(

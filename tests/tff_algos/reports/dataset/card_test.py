@@ -140,6 +140,10 @@ def test_key_figures():
     '1 source distribution, for classification into 3 classes; features '
     '4 x 4 x 1.'
   )
+  facts.manifest['num_clients']['unlabelled'] = 30
+  assert '1,230 clients (1,000 participating, 200 unseen, 30 unlabelled), ' in (
+    card.heading(facts)
+  )
 
 
 def _total(n):

@@ -39,7 +39,7 @@ def test_facts_are_those_of_the_dataset(folder):
         assert sizes[i] == dataset.examples(client_id, split).num_examples
     np.testing.assert_array_equal(facts.samples[1].x, dataset.held_out(1).x)
   assert facts.clusters is None
-  assert facts.groups.tolist() == 6 * ['participating'] + 2 * ['unseen']
+  assert facts.clients['group'] == 6 * ['participating'] + 2 * ['unseen']
 
 
 def test_examples_of_a_client_stand_in_for_held_out_ones(tmp_path):
@@ -63,7 +63,7 @@ def test_planted_clusters_are_read_where_there_are_some(tmp_path):
     },
   )
   facts = facts_lib.read(folder)
-  assert facts.groups.tolist() == 4 * ['participating'] + 2 * ['unseen']
+  assert facts.clients['group'] == 4 * ['participating'] + 2 * ['unseen']
   assert facts.mixture is None
   for cluster, labels in zip(facts.clusters, facts.labels, strict=True):
     assert set(np.flatnonzero(labels)) == {*groups[cluster]}

@@ -106,19 +106,6 @@ def test_panels_fill_rows_of_about_the_same_length(count, max_columns, shape):
   assert sum(axes.axison for axes in figure.axes) == count
 
 
-@pytest.mark.parametrize(
-  ('largest', 'unit'),
-  [
-    (999.0, (1.0, 'floats')),
-    (1e3, (1e3, 'thousand floats')),
-    (2e6, (1e6, 'million floats')),
-    (1e9, (1e9, 'billion floats')),
-  ],
-)
-def test_floats_have_a_fitting_unit(largest, unit):
-  assert style.floats_unit(largest) == unit
-
-
 def test_a_legend_for_more_than_one_line():
   one = style.new_figure_with_legend(3, 'x', ['a'])
   long_names = [

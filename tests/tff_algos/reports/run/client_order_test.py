@@ -9,11 +9,6 @@ from tff_algos.reports.run import client_order
 from tff_algos.reports.run import run as run_lib
 
 
-def _forget_mixture(workdir):
-  path = workdir / 'evaluation' / 'clients.csv'
-  path.write_text(path.read_text().replace('true_mixture', 'unknown'))
-
-
 def test_by_main_source_then_by_index(tmp_path):
   # The fake plants its sources in turn.
   fake_workdir.write(tmp_path, num_clients=5, num_rounds=2)
@@ -27,7 +22,7 @@ def test_by_main_source_then_by_index(tmp_path):
 
 def test_by_cluster_where_nothing_is_planted(tmp_path):
   fake_workdir.write(tmp_path, num_clients=4, num_rounds=2)
-  _forget_mixture(tmp_path)
+  fake_workdir.forget_mixture(tmp_path)
   order = client_order.by_planted_source(
     run_lib.read(tmp_path), np.array([1, -1, 0, 1])
   )
@@ -39,7 +34,7 @@ def test_by_cluster_where_nothing_is_planted(tmp_path):
 def test_groups_are_parted_and_named(tmp_path, planted):
   fake_workdir.write(tmp_path, num_clients=6, num_rounds=2)
   if not planted:
-    _forget_mixture(tmp_path)
+    fake_workdir.forget_mixture(tmp_path)
   order = client_order.by_planted_source(
     run_lib.read(tmp_path), np.array([0, 1] * 3)
   )

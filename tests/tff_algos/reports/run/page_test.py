@@ -141,7 +141,7 @@ def test_missing_columns_drop_pictures_and_old_ones_go(tmp_path):
   (tmp_path / 'evaluation' / 'clients.csv').write_text(
     'client_id,group\nc0,participating\n'
   )
-  summary = {'source_names': ['a'], 'num_clusters': 1}
+  summary = {'source_names': ['a'], 'num_clusters': 1, 'planted_names': None}
   sealed_json.write(tmp_path / 'evaluation' / 'summary.json', summary)
   index = page.write_report(tmp_path)
   assert set(_contents(index.parent)) == {'index.html'}
@@ -191,8 +191,7 @@ def test_captions_tell_only_of_what_is_there(tmp_path):
   planted = ' '.join(_captions(tmp_path / 'planted').values())
   assert all(word in planted for word in truth)
   fake_workdir.write(tmp_path / 'natural', num_rounds=2, source_names=('all',))
-  clients = tmp_path / 'natural' / 'evaluation' / 'clients.csv'
-  clients.write_text(clients.read_text().replace('true_mixture', 'unknown'))
+  fake_workdir.forget_mixture(tmp_path / 'natural')
   metrics = tmp_path / 'natural' / 'metrics.csv'
   metrics.write_text(metrics.read_text().replace('membership/', 'gone/'))
   natural = _captions(tmp_path / 'natural')
@@ -212,5 +211,8 @@ def test_the_cluster_id_is_explained_where_it_is_shown(reported, tmp_path):
   assert note in reported[1].read_text()
   fake_workdir.write(tmp_path, num_rounds=2)
   path = tmp_path / 'evaluation' / 'summary.json'
-  sealed_json.write(path, {'source_names': ['a'], 'num_clusters': 2})
+  summary = {'source_names': ['a'], 'num_clusters': 2}
+  planted = ['a', 'b']
+  summary |= {'planted_names': planted, 'matched_sources': planted}
+  sealed_json.write(path, summary)
   assert note not in page.write_report(tmp_path).read_text()

@@ -74,24 +74,18 @@ def test_tables_that_only_some_programs_write(tmp_path):
   assert run.series('factors/latent_loss') is None
 
 
-def test_unseen_clients_have_no_part_in_the_matching(tmp_path):
-  fake_workdir.write(tmp_path)
-  run = run_lib.read(tmp_path)
-  membership, mixture = run.memberships
+def test_unseen_clients_have_no_memberships(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  membership, mixture = run_lib.read(tmp_path).memberships
   assert membership.shape == mixture.shape == (24, 2)
-  np.testing.assert_array_equal(run.matched_sources, [1, 0])
 
 
-def test_without_a_planted_truth_scores_match_clusters(tmp_path):
-  fake_workdir.write(tmp_path, num_clusters=3)
-  clients = tmp_path / 'evaluation' / 'clients.csv'
-  clients.write_text(clients.read_text().replace('true_mixture', 'unknown'))
+def test_without_a_planted_truth_clusters_have_sources(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  fake_workdir.forget_mixture(tmp_path)
   run = run_lib.read(tmp_path)
-  assert run.memberships[1] is None
-  # The fake's clusters 0 and 2 stand for one source: one of them has no part.
-  matched = run.matched_sources
-  assert matched[1] == 0
-  assert sorted(matched[[0, 2]]) == [recovery.UNMATCHED, 1]
+  assert (run.memberships[1], run.planted_names) == (None, ())
+  np.testing.assert_array_equal(run.matched_sources, [1, 0])
 
 
 def test_clusters_in_the_order_of_their_sources(tmp_path):
@@ -106,14 +100,11 @@ def test_names_of_what_is_planted(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=2)
   assert run_lib.read(tmp_path).planted_names == ('upright', 'rotated_90')
   path = tmp_path / 'evaluation' / 'summary.json'
-  content = json.loads(path.read_text()) | {'source_names': ['digits']}
-  sealed_json.write(path, content)
-  assert run_lib.read(tmp_path).planted_names == (
-    'planted cluster 0',
-    'planted cluster 1',
-  )
-  sealed_json.write(path, content | {'planted_names': ['x', 'y']})
-  assert run_lib.read(tmp_path).planted_names == ('x', 'y')
+  planted = {'planted_names': ['x', 'y'], 'matched_sources': ['y', None]}
+  sealed_json.write(path, json.loads(path.read_text()) | planted)
+  run = run_lib.read(tmp_path)
+  assert run.planted_names == ('x', 'y')
+  np.testing.assert_array_equal(run.matched_sources, [1, recovery.UNMATCHED])
 
 
 def test_memberships_of_every_evaluation(tmp_path):

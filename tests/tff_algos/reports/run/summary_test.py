@@ -102,6 +102,7 @@ def test_no_line_is_wider_than_a_terminal(tmp_path, clusters, score):
   text = summary.console_summary(tmp_path)
   assert max(map(len, text.splitlines())) == 80
   assert 'config 0123456789abcdef' in text
+  assert text.splitlines()[3].split() == ['round', '2', 'best', '(valid.)']
   assert 'unseen clients' in text
 
 

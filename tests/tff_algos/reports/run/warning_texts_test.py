@@ -110,6 +110,7 @@ def test_clients_that_means_leave_out_are_counted(workdir, model, count, start):
   texts = _sentences(workdir)
   assert len(texts) == bool(start)
   assert all(text.startswith(start) for text in texts)
+  assert all('after round 2;' in text for text in texts)
 
 
 def _set_regrouping(workdir, moved, memory, ari='', start=0):

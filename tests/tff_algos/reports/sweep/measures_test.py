@@ -33,9 +33,18 @@ def test_clusters_in_any_order_give_one_table(tmp_path, order):
   assert {name: last[name] for name in names} == pytest.approx(names)
 
 
+def test_clients_match_clusters_with_planted_sources(tmp_path):
+  # The clusters that their clients tell apart are each worse on its source.
+  run = _run(tmp_path)
+  run.__dict__['held_out_scores'] = np.array([[0.5, 0.9], [0.8, 0.6]])
+  np.testing.assert_array_equal(
+    measures.matched_scores(run), [[0.5, 0.9], [0.8, 0.6]]
+  )
+
+
 def test_the_sum_of_scores_is_the_best(tmp_path):
   # One cluster is best on both sources: it may stand for only one of them.
-  run = _run(tmp_path)
+  run = _run(tmp_path, planted=False)
   run.__dict__['held_out_scores'] = np.array([[0.9, 0.8], [0.7, 0.5]])
   np.testing.assert_array_equal(
     measures.matched_scores(run), [[0.7, 0.5], [0.9, 0.8]]
@@ -43,7 +52,7 @@ def test_the_sum_of_scores_is_the_best(tmp_path):
 
 
 def test_an_error_is_matched_to_be_least(tmp_path):
-  run = _run(tmp_path, score='mse')
+  run = _run(tmp_path, score='mse', planted=False)
   # On source a cluster 1 errs less (0.45 against 0.7), on b cluster 0 does.
   np.testing.assert_allclose(
     measures.matched_scores(run), [[0.45, 0.8], [0.7, 0.4]]
@@ -51,7 +60,7 @@ def test_an_error_is_matched_to_be_least(tmp_path):
 
 
 def test_a_source_without_a_cluster_is_unknown(tmp_path):
-  run = _run(tmp_path)
+  run = _run(tmp_path, planted=False)
   run.__dict__['held_out_scores'] = np.array([[0.9, 0.2, 0.3], [0.1, 0.2, 0.8]])
   matched = measures.matched_scores(run)
   assert np.isnan(matched[1]).all()

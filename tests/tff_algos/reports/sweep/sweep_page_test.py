@@ -172,8 +172,8 @@ def test_the_page_of_a_search_has_its_trials_and_its_pictures(tmp_path):
   assert f'objective is <code>{fake_search.METRIC}</code>' in page
   cells = re.findall(r'<td>([^<]*)</td>', page)
   assert cells[:8] == [
-    *('1', '1', '0.4000', 'finished'),
-    *('0', '0.1', '0.2000', 'finished'),
+    *('1', '1', '0.4', 'finished'),
+    *('0', '0.1', '0.2', 'finished'),
   ]
   assert 'pruned after round 1 of seed 0' in page
   assert 'A cell is' not in page

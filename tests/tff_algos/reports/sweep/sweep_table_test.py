@@ -71,8 +71,8 @@ def test_console_has_a_block_for_each_cell(sweep):
     'weight=0.1  (2 seeds; clusters found (95 % interval): 2 of 2 (34 to 100 %))'
   )
   assert columns.split() == ['mean', 'std', 'metric']
-  assert line.split() == ['0.300', '0.141', _TEST]
-  assert second.splitlines()[-1].split() == ['0.300', '–', _TEST]
+  assert line.split() == ['0.3', '0.1414', _TEST]
+  assert second.splitlines()[-1].split() == ['0.3', '–', _TEST]
 
 
 def test_console_shows_what_the_page_shows(sweep):

@@ -58,7 +58,7 @@ def test_ranks_of_finished_trials(tmp_path, higher, best):
   assert rows[best.index(0)] == {
     'trial': '0',
     'weight': '0.1',
-    'objective': '0.3000 ± 0.1414',
+    'objective': '0.3 ± 0.1414',
     'outcome': 'finished',
   }
   assert rows[3]['objective'] == '–'
@@ -71,15 +71,15 @@ def test_a_trial_with_a_seed_that_diverged_is_not_ranked(tmp_path):
   fake_sweep.write_plan(tmp_path, plan._replace(search=search))
   rows = trials.rows(sweep_lib.read(tmp_path))
   assert [(row['trial'], row['objective'], row['outcome']) for row in rows] == [
-    ('1', '0.6000 ± 0.1414', 'finished'),
-    ('0', '0.9000', 'no finite objective in 1 of 2 seeds'),
+    ('1', '0.6 ± 0.1414', 'finished'),
+    ('0', '0.9', 'no finite objective in 1 of 2 seeds'),
   ]
 
 
 def test_text_has_the_best_first(tmp_path):
   lines = trials.text(_read(tmp_path)).splitlines()
   assert lines[0].split() == ['trial', 'weight', 'objective', 'outcome']
-  assert lines[1].split() == ['1', '1', '0.6000', '±', '0.1414', 'finished']
+  assert lines[1].split() == ['1', '1', '0.6', '±', '0.1414', 'finished']
   assert len(lines) == 6
 
 

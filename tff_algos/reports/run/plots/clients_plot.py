@@ -15,13 +15,13 @@ _MAX_DOTS = 60
 
 
 class _Scores(NamedTuple):
-  """Scores of n clients on their test examples.
+  """Scores of n clients on their test examples; may not be finite.
 
   Attributes:
     client_ids: `[n]`.
     personalized: Score of the personalized model, float64 `[n]`.
     cluster: Score of the cluster model, float64 `[n]`.
-    num_examples: Test examples, `[n]`; ones if unknown.
+    num_examples: Test examples, `[n]`.
   """
 
   client_ids: np.ndarray
@@ -43,13 +43,14 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   title = f'Test {word} of clients: personalized and cluster models'
   if run.num_clusters == 1:
     title = f'Test {word} of clients: personalized models and global model'
-  if len(scores.client_ids) > _MAX_DOTS:
+  both = np.isfinite(scores.personalized) & np.isfinite(scores.cluster)
+  if not 0 < both.sum() <= _MAX_DOTS:
     figure = style.new_figure(4.2, title)
     panels = [figure.subplots()]
   else:
     figure = style.new_figure(4.6, title)
     panels = list(figure.subplots(1, 2, width_ratios=(1.5, 1)))
-    _draw_dots(run, panels[0], scores)
+    _draw_dots(run, panels[0], _Scores(*(column[both] for column in scores)))
   lines = (
     ('personalized', scores.personalized, style.PERSONALIZED, '-'),
     (style.own_cluster_name(run), scores.cluster, style.OWN_CLUSTER, '--'),
@@ -59,19 +60,17 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
 
 
 def _read_scores(run: run_lib.Run) -> _Scores | None:
-  """Returns the participating clients with both scores; None without any."""
+  """Returns the participating clients with examples; None without a score."""
   names = [
     f'test_{kind}_{run.score_name}' for kind in ('personalized', 'cluster')
   ]
   if not all(name in run.clients for name in names):
     return None
   personalized, cluster = (run.clients.numbers(name) for name in names)
-  known = np.isfinite(personalized) & np.isfinite(cluster)
-  # Unseen clients may have scores of a fitted mixture.
-  known &= run.is_participating
   examples = run.clients.numbers('num_test_examples')
-  known &= examples > 0
-  if not known.any():
+  # Unseen clients may have scores of a fitted mixture.
+  known = run.is_participating & (examples > 0)
+  if not np.isfinite([personalized[known], cluster[known]]).any():
     return None
   ids = np.array(run.clients.texts('client_id'))
   return _Scores(
@@ -80,7 +79,7 @@ def _read_scores(run: run_lib.Run) -> _Scores | None:
 
 
 def _draw_dots(run: run_lib.Run, axes: axes_lib.Axes, scores: _Scores) -> None:
-  """Draws two dots per client, by ascending personalized score."""
+  """Draws two dots per client, the worst client first."""
   sign = 1 if run.higher_is_better else -1
   order = np.lexsort((sign * scores.cluster, sign * scores.personalized))
   personalized, cluster = scores.personalized[order], scores.cluster[order]
@@ -120,6 +119,9 @@ def _draw_shares(
 ) -> None:
   """Draws the share of clients at or below each score."""
   for index, (name, values, color, linestyle) in enumerate(lines):
+    counted = values[~np.isnan(values)]
+    if not counted.size:
+      continue
     worst = summaries.summarize(
       values, examples, higher_is_better=run.higher_is_better
     ).worst_decile
@@ -133,7 +135,7 @@ def _draw_shares(
       zorder=4,
     )
     axes.ecdf(
-      values,
+      counted,
       color=color,
       linewidth=2,
       linestyle=linestyle,

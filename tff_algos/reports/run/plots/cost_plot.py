@@ -2,6 +2,7 @@
 
 import numpy as np
 from matplotlib import figure as figure_lib
+from matplotlib import ticker
 
 from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.run import run as run_lib
@@ -20,7 +21,6 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   total = both.values[-1]
   if not total:
     return None
-  divisor, unit = style.floats_unit(total)
   word = style.score_word(run).capitalize()
   figure = style.new_figure(
     3.9, f"{word} on the clients' test examples against communication"
@@ -32,7 +32,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   sent_by_round = dict(zip(both.rounds, both.values, strict=True))
   labels = []
   for index, (name, series, color) in enumerate(lines):
-    sent = [sent_by_round[number] / divisor for number in series.rounds]
+    sent = [sent_by_round[number] for number in series.rounds]
     axes.plot(
       sent,
       series.values,
@@ -44,13 +44,14 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
     )
     text = style.end_text(run, name, series)
     labels.append(style.EndLabel(text, series.values[-1], color, index == 0))
+  spell = ticker.EngFormatter(places=1, sep='').format_eng
   axes.set_title(
-    f'downlink {down.values[-1] / divisor:.3g} + '
-    f'uplink {up.values[-1] / divisor:.3g} = '
-    f'{total / divisor:.3g} {unit} in {run.num_rounds} rounds'
+    f'downlink {spell(down.values[-1])} + uplink {spell(up.values[-1])} = '
+    f'{spell(total)} floats in {run.num_rounds} rounds'
   )
-  axes.set_xlim(0, total / divisor)
-  axes.set_xlabel(f'cumulative communication ({unit})')
+  axes.set_xlim(0, total)
+  axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=''))
+  axes.set_xlabel('cumulative communication (floats)')
   axes.set_ylabel(style.score_label(run))
   style.format_scores(run, axes.yaxis)
   style.label_ends(axes, labels)

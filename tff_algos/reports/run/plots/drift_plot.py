@@ -60,6 +60,8 @@ def _draw_sources(
   bars = {'all examples': report.content['measures'], **sources}
   places = np.arange(len(bars))
   for offset, (shift, name, color) in zip((-0.2, 0.2), _SHIFTS, strict=True):
+    if bars['all examples'].get(shift) is None:
+      continue
     values = [one.get(shift) or 0.0 for one in bars.values()]
     axes.barh(places + offset, values, 0.36, color=color, label=name)
   axes.set_yticks(places, [*bars])

@@ -133,7 +133,15 @@ def test_only_the_initial_state(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=0)
   path = tmp_path / 'evaluation' / 'summary.json'
   names = ['upright', 'rotated_90']
-  sealed_json.write(path, {'source_names': names, 'num_clusters': 2})
+  sealed_json.write(
+    path,
+    {
+      'source_names': names,
+      'num_clusters': 2,
+      'planted_names': None,
+      'matched_sources': names,
+    },
+  )
   figure = accuracy_plot.draw(run_lib.read(tmp_path))
   for axes, num_models in zip(figure.axes, (2, 2, 3), strict=True):
     # A line of one point is seen by its marker.

@@ -1,5 +1,6 @@
 """The picture of scores over clients."""
 
+import numpy as np
 import pytest
 
 from tests.testing import fake_workdir
@@ -26,6 +27,24 @@ def test_worst_client_stands_first_and_the_worst_decile_is_named(
   ).worst_decile
   texts = ' '.join(text.get_text() for text in shares.get_legend().get_texts())
   assert f'personalized: worst decile {style.score_text(run, decile)}' in texts
+
+
+def test_a_diverged_cluster_model_hides_no_personalized_score(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2, score='mse')
+  run = run_lib.read(tmp_path)
+  clusters = list(run.clients.columns['test_cluster_mse'])
+  clusters[:3] = ['nan', 'nan', 'inf']
+  run.clients.columns['test_cluster_mse'] = clusters
+  dots, shares = clients_plot.draw(run).axes
+  assert len(dots.collections[-1].get_offsets()) == 21
+  _, personalized, _, cluster = shares.lines
+  assert len(personalized.get_xdata()) == 1 + 24
+  # An infinite error counts: the drawn curve ends below 1.
+  x, y = cluster.get_data()
+  assert y[np.isfinite(x)][-1] == pytest.approx(21 / 22)
+  run.clients.columns['test_cluster_mse'] = ['nan'] * len(clusters)
+  (shares,) = clients_plot.draw(run).axes
+  assert len(shares.lines) == 2
 
 
 def test_many_clients_are_drawn_as_shares_only(tmp_path):

@@ -11,10 +11,13 @@ def test_floats_are_summed_over_rounds_without_evaluation_too(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=4)
   (axes,) = cost_plot.draw(run_lib.read(tmp_path)).axes
   # Each round sends 2 models down and 1 up to each of 18 clients.
-  per_round = 3 * 18 * 50_890 / 1e6
+  per_round = 3 * 18 * 50_890
   drawn = axes.lines[0].get_xdata()
   assert drawn == pytest.approx([0, 2 * per_round, 4 * per_round])
-  assert '(million floats)' in axes.get_xlabel()
+  assert axes.xaxis.get_major_formatter()(5e6) == '5M'
+  assert axes.get_title('left') + axes.get_title() == (
+    'downlink 7.3M + uplink 3.7M = 11.0M floats in 4 rounds'
+  )
   # Of equal lines, the thick one lies below.
   first, *others = axes.lines
   for line in others:

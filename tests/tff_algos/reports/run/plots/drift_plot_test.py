@@ -54,6 +54,19 @@ def test_without_losses_and_with_one_source(tmp_path):
   assert 'Losses' not in caption
 
 
+def test_a_shift_that_is_not_defined_has_no_bars(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  run = run_lib.read(tmp_path)
+  for one in (
+    run.drift.content['measures'],
+    *run.drift.content['sources'].values(),
+  ):
+    one['feature_shift'] = None
+  sources, *_ = drift_plot.draw(run).axes
+  assert len(sources.patches) == 3
+  assert _legend(sources) == ['labels']
+
+
 def test_one_model_has_no_clusters(tmp_path):
   fake_workdir.write(tmp_path, num_clusters=1, num_rounds=2)
   *_, losses = _draw(tmp_path)

@@ -56,17 +56,19 @@ def test_planted_clusters_need_not_be_sources(tmp_path):
     tmp_path, num_clusters=3, num_rounds=4, source_names=tuple('abcd')
   )
   path = tmp_path / 'evaluation' / 'summary.json'
-  sealed_json.write(path, {'source_names': ['digits'], 'num_clusters': 3})
+  planted = [f'planted cluster {i}' for i in range(4)]
+  summary = {'source_names': ['digits'], 'num_clusters': 3}
+  summary |= {'planted_names': planted, 'matched_sources': planted[:3]}
+  sealed_json.write(path, summary)
   truth, _ = memberships_plot.draw(run_lib.read(tmp_path)).axes
-  assert _names(truth)[::-1] == [f'planted cluster {i}' for i in range(4)]
+  assert _names(truth)[::-1] == planted
   colors = {bars[0].get_facecolor() for bars in truth.containers}
   assert len(colors) == 4
 
 
 def test_without_the_truth_only_the_estimate_is_drawn(tmp_path):
   fake_workdir.write(tmp_path)
-  path = tmp_path / 'evaluation' / 'clients.csv'
-  path.write_text(path.read_text().replace('true_mixture', 'unknown'))
+  fake_workdir.forget_mixture(tmp_path)
   assert len(memberships_plot.draw(run_lib.read(tmp_path)).axes) == 1
 
 

@@ -1,16 +1,16 @@
-"""The picture of uploads and their clusters over rounds."""
+"""The pictures of regrouped uploads and of recovery over rounds."""
 
 import numpy as np
 
 from tests.testing import fake_workdir
 from tff_algos.reports.plotting import style
 from tff_algos.reports.run import run as run_lib
-from tff_algos.reports.run.plots import regrouping_plot
+from tff_algos.reports.run.plots import panels_plot
 
 
-def _draw(workdir):
+def _draw(workdir, one=panels_plot.REGROUPING):
   with style.applied():
-    figure = regrouping_plot.draw(run_lib.read(workdir))
+    figure = one.draw(run_lib.read(workdir))
   return figure and [axes for axes in figure.axes if axes.axison]
 
 
@@ -58,3 +58,18 @@ def test_values_of_wide_range_have_a_logarithmic_axis(tmp_path):
 def test_only_the_initial_state(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=0)
   assert _draw(tmp_path) is None
+
+
+def test_recovery_is_agreement_and_error(tmp_path):
+  fake_workdir.write(tmp_path)
+  agreement, error = _draw(tmp_path, panels_plot.RECOVERY)
+  assert _texts(agreement) == {'ARI: 1', 'NMI: 1', 'purity: 1'}
+  # From 0 to 1, and yet no logarithmic axis.
+  assert agreement.get_yscale() == 'linear'
+  assert len(error.lines) == 1
+  path = tmp_path / 'metrics.csv'
+  text = path.read_text()
+  for key in ('ari', 'nmi', 'purity'):
+    text = text.replace(f'membership/{key}', f'gone/{key}')
+  path.write_text(text)
+  assert len(_draw(tmp_path, panels_plot.RECOVERY)) == 1
