@@ -353,9 +353,9 @@ class Evaluator:
     sign = -1 if self.higher_is_better else 1
     best_first = sign * np.sort(sign * table, axis=0)  # NaN comes last.
     name = self._model.score_name
-    metrics[f'held_out/mean/best_cluster/{name}'] = _finite_mean(best_first[0])
+    metrics[f'held_out/mean/best_cluster/{name}'] = _known_mean(best_first[0])
     if self._algorithm.num_clusters > 1:
-      others = _finite_mean(best_first[1:])
+      others = _known_mean(best_first[1:])
       metrics[f'held_out/mean/other_clusters/{name}'] = others
       best = association.best_clusters(
         table, higher_is_better=self.higher_is_better
@@ -462,10 +462,10 @@ def _at(stats: Any, cluster_ids: np.ndarray) -> statistics.MeanStat:
   return statistics.MeanStat(*(leaf[rows, cluster_ids] for leaf in stats))
 
 
-def _finite_mean(values: np.ndarray) -> float:
-  """Returns the mean of the finite values; NaN without any."""
-  finite = values[np.isfinite(values)]
-  return finite.mean() if finite.size else np.nan
+def _known_mean(values: np.ndarray) -> float:
+  """Returns the mean of the values that are not NaN; NaN without any."""
+  known = values[~np.isnan(values)]
+  return known.mean() if known.size else np.nan
 
 
 def _add_memberships(columns, membership, mixture):
