@@ -101,7 +101,7 @@ def test_start_and_loading_are_not_part_of_the_time_of_an_answer(
 
   def load(store, name, version, folder):
     time.sleep(1)
-    return types.SimpleNamespace(version=version)
+    return types.SimpleNamespace(name=name, version=version)
 
   monkeypatch.setattr(models.ModelStore, '_load', load)
   (tmp_path / 'anna' / '1').mkdir(parents=True)

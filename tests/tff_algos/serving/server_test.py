@@ -187,8 +187,9 @@ def test_both_apis_have_the_same_grace_period(store, monkeypatch, caplog):
   def ask_grpc(port):
     with grpc.insecure_channel(f'127.0.0.1:{port}') as channel:
       predict = '/tensorflow.serving.PredictionService/Predict'
-      with pytest.raises(grpc.RpcError):
+      with pytest.raises(grpc.RpcError) as error:
         channel.unary_unary(predict)(b'', timeout=30)
+    assert error.value.code() == grpc.StatusCode.CANCELLED
     return time.monotonic()
 
   monkeypatch.setattr(lanes_lib.Lanes, 'submit', submit)
