@@ -217,10 +217,13 @@ class ModelStore:
       folders = self._version_folders(name, version)
       return self._as_seen(self._load_first(name, folders))
     # Without a listing of the folder, which holds up and may fail.
-    labels = self.labels.get(name, labels_lib.Labels()).versions
+    wanted = version
+    if isinstance(version, str):
+      labels = self.labels.get(name, labels_lib.Labels())
+      wanted = labels.versions.get(version, version)
     loaded = self._loaded.get(name, {})
     for candidate, model in sorted(loaded.items(), reverse=True):
-      if version is None or candidate == labels.get(version, version):
+      if wanted in (None, candidate):
         with contextlib.suppress(errors.ExportError):
           if self._still_loaded(name, candidate, model.folder) is model:
             return self._as_seen(model)

@@ -189,7 +189,7 @@ def test_both_apis_have_the_same_grace_period(store, monkeypatch, caplog):
       predict = '/tensorflow.serving.PredictionService/Predict'
       with pytest.raises(grpc.RpcError) as error:
         channel.unary_unary(predict)(b'', timeout=30)
-    assert error.value.code() == grpc.StatusCode.CANCELLED
+    assert error.value.code() == grpc.StatusCode.UNAVAILABLE
     return time.monotonic()
 
   monkeypatch.setattr(lanes_lib.Lanes, 'submit', submit)
