@@ -36,93 +36,93 @@ _MODEL_BASE_PATH = flags.DEFINE_string(
   None,
   'Instead of --workdir: a folder of models, <model>/<version>/.',
 )
-_HOST = flags.DEFINE_string(
+flags.DEFINE_string(
   'host',
   _DEFAULTS.host,
   'Name or address to listen on. Other than this machine alone needs '
   '--token_file or --tls_client_ca, or --is_open.',
 )
-_REST_API_PORT = flags.DEFINE_integer(
+flags.DEFINE_integer(
   'rest_api_port',
   _DEFAULTS.rest_api_port,
   'TCP port of the REST API; 0 takes any free one.',
   lower_bound=0,
   upper_bound=65535,
 )
-_PORT = flags.DEFINE_integer(
+flags.DEFINE_integer(
   'port',
   _DEFAULTS.port,
   'TCP port of the gRPC API; 0 takes any free one.',
   lower_bound=0,
   upper_bound=65535,
 )
-_MAX_REQUEST_BYTES = flags.DEFINE_integer(
+flags.DEFINE_integer(
   'max_request_bytes',
   _DEFAULTS.max_request_bytes,
   'Maximum size of a request; larger ones are refused.',
   lower_bound=1,
   upper_bound=2**31 - 1,
 )
-_MAX_ROWS = flags.DEFINE_integer(
+flags.DEFINE_integer(
   'max_rows',
   _DEFAULTS.max_rows,
   'Maximum number of rows of a request.',
   lower_bound=1,
 )
-_MAX_WAITING = flags.DEFINE_integer(
+flags.DEFINE_integer(
   'max_waiting',
   _DEFAULTS.max_waiting,
   'Small requests that may wait, and gRPC requests at a time; half as many '
   'large ones may wait. Others are refused (503).',
   lower_bound=1,
 )
-_MAX_CONNECTIONS = flags.DEFINE_integer(
+flags.DEFINE_integer(
   'max_connections',
   _DEFAULTS.max_connections,
   'Maximum number of connections to each of the two APIs.',
   lower_bound=1,
 )
-_RECEIVE_SECONDS = flags.DEFINE_float(
+flags.DEFINE_float(
   'receive_seconds',
   _DEFAULTS.receive_seconds,
   'Time limit for the headers of a request, and for its body.',
   lower_bound=0.1,
 )
-_ANSWER_SECONDS = flags.DEFINE_float(
+flags.DEFINE_float(
   'answer_seconds',
   _DEFAULTS.answer_seconds,
   'Time limit from a whole request to its answer.',
   lower_bound=0.1,
 )
-_ACCESS_LOG = flags.DEFINE_bool(
+flags.DEFINE_bool(
   'access_log',
   _DEFAULTS.access_log,
   'Whether to write a line of JSON for each request to stdout.',
 )
-_TOKEN_FILE = flags.DEFINE_string(
+flags.DEFINE_string(
   'token_file',
   _DEFAULTS.token_file,
   'JSON file of the tokens that may ask, name -> {"sha256": ..., "client_id": '
   '...}; see docs/serving.md. It is read again when it changes.',
 )
-_IS_OPEN = flags.DEFINE_bool(
+flags.DEFINE_bool(
   'is_open',
   _DEFAULTS.is_open,
   'Whether to answer unauthenticated requests of other machines: on a trusted '
   'network, or behind a proxy that authenticates.',
 )
-_TLS_CERTIFICATE = flags.DEFINE_string(
+flags.DEFINE_string(
   'tls_certificate',
   _DEFAULTS.tls_certificate,
   "PEM file of the server's certificate and its chain, for TLS at both ports. "
   'This and the files of the next two flags are read again when they change.',
 )
-_TLS_KEY = flags.DEFINE_string(
+flags.DEFINE_string(
   'tls_key',
   _DEFAULTS.tls_key,
   'PEM file of the private key of --tls_certificate, without a password.',
 )
-_TLS_CLIENT_CA = flags.DEFINE_string(
+flags.DEFINE_string(
   'tls_client_ca',
   _DEFAULTS.tls_client_ca,
   "PEM file of the CAs of clients' certificates, which are then required.",
@@ -130,11 +130,11 @@ _TLS_CLIENT_CA = flags.DEFINE_string(
 _PRINT_TF_SERVING_CONFIG = flags.DEFINE_bool(
   'print_tf_serving_config',
   False,
-  "Instead of serving: prints the docker commands of TensorFlow Serving's "
+  "Instead of serving: prints the docker command of TensorFlow Serving's "
   'image for these models, and writes the files that they name to tf_serving/ '
   'beside the folder of the models.',
 )
-_ENABLE_BATCHING = flags.DEFINE_bool(
+flags.DEFINE_bool(
   'enable_batching',
   _DEFAULTS.enable_batching,
   'Whether small requests for one signature that wait are answered together.',
@@ -165,22 +165,7 @@ def serve() -> None:
 
 def _serve_folder(folder: str) -> None:
   config = server_config.ServerConfig(
-    host=_HOST.value,
-    rest_api_port=_REST_API_PORT.value,
-    port=_PORT.value,
-    max_request_bytes=_MAX_REQUEST_BYTES.value,
-    max_rows=_MAX_ROWS.value,
-    max_waiting=_MAX_WAITING.value,
-    max_connections=_MAX_CONNECTIONS.value,
-    receive_seconds=_RECEIVE_SECONDS.value,
-    answer_seconds=_ANSWER_SECONDS.value,
-    access_log=_ACCESS_LOG.value,
-    token_file=_TOKEN_FILE.value,
-    is_open=_IS_OPEN.value,
-    tls_certificate=_TLS_CERTIFICATE.value,
-    tls_key=_TLS_KEY.value,
-    tls_client_ca=_TLS_CLIENT_CA.value,
-    enable_batching=_ENABLE_BATCHING.value,
+    **{name: flags.FLAGS[name].value for name in _DEFAULTS._fields}
   )
   if _PRINT_TF_SERVING_CONFIG.value:
     from tff_algos.serving import tf_serving_config

@@ -98,8 +98,8 @@ def _find_problem_of_image(feature: spec_lib.Feature, value: Any) -> str | None:
     _image_decoder(feature)(tf.constant(value))
   except tf.errors.InvalidArgumentError:
     return (
-      f'not a PNG, JPEG or BMP image of at most {preprocessing.MAX_PIXELS:,} '
-      f'pixels; {preprocessing.BMP_RULE}'
+      f'not a PNG, JPEG or BMP image of {preprocessing.PIXELS_RULE}; '
+      f'{preprocessing.BMP_RULE}'
     )
   return None
 

@@ -129,7 +129,7 @@ def test_configuration_of_tensorflow_serving(launcher, workdir):
     'binaries.serve', f'--workdir={workdir}', '--print_tf_serving_config'
   )
   assert program.returncode == 0, program.stderr
-  assert program.stdout.count('docker run') == 2
+  assert program.stdout.count('docker run') == 1
   assert (workdir / 'tf_serving' / 'models.config').exists()
 
 

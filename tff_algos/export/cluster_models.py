@@ -261,6 +261,12 @@ def _pick_cluster(
   ]
   if model.task == model_lib.CLASSIFICATION:
     checks.append(prediction.require_index('label', label, model.num_outputs))
+  else:
+    checks.append(
+      prediction.require_values(
+        tf.math.is_finite(label), label, 'label must be finite'
+      )
+    )
   with tf.control_dependencies(checks):
     label = tf.identity(label)
   losses = model.map_stacked(

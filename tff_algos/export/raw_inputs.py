@@ -180,8 +180,8 @@ def _check_images(
     _can_be_decoded(feature, contents),
     lambda row: tf.strings.join(
       [
-        f'column {feature.name} must hold PNG, JPEG or BMP files of at most '
-        f'{preprocessing.MAX_PIXELS:,} pixels: the image in row ',
+        f'column {feature.name} must hold PNG, JPEG or BMP files of '
+        f'{preprocessing.PIXELS_RULE}: the image in row ',
         tf.strings.as_string(row),
         f' cannot be decoded; {preprocessing.BMP_RULE}',
       ]

@@ -20,6 +20,12 @@ BMP_RULE = 'a BMP file needs 24 or 32 bits a pixel, or a palette of 256 grays'
 
 # Height times width of an image that is decoded: 0.5 GiB while it is resized.
 MAX_PIXELS = 2**25
+# A byte of PNG's Deflate stands for at most 1,032 bytes, and one of a JPEG file
+# for fewer pixels: only blank images of less than a byte a pixel have more.
+_MAX_PIXELS_PER_BYTE = 1032
+PIXELS_RULE = (
+  f'at most {MAX_PIXELS:,} pixels, {_MAX_PIXELS_PER_BYTE:,} for each byte'
+)
 
 # Id of a token that is not in a vocabulary without an id for such tokens.
 NO_ID = -1
@@ -136,13 +142,17 @@ def decode_image(feature: spec_lib.Feature, content: tf.Tensor) -> tf.Tensor:
 
   Args:
     feature: The column; an image of another size is resized bilinearly.
-    content: Content of a PNG, JPEG or BMP file of at most `MAX_PIXELS` pixels,
-      string `[]`; see `BMP_RULE`.
+    content: Content of a PNG, JPEG or BMP file, string `[]`; see `PIXELS_RULE`
+      and `BMP_RULE`.
   """
   height, width, channels = feature.shape or (1, 1, 1)
   # A file of kilobytes may hold gigabytes of pixels of one color.
+  num_bytes = tf.cast(tf.strings.length(content), tf.int64)
   check = tf.debugging.assert_less_equal(
-    _num_pixels(content), tf.constant(MAX_PIXELS, tf.int64)
+    _num_pixels(content),
+    tf.minimum(
+      tf.constant(MAX_PIXELS, tf.int64), _MAX_PIXELS_PER_BYTE * num_bytes
+    ),
   )
   with tf.control_dependencies([check] if check is not None else ()):
     image = tf.cond(

@@ -180,6 +180,17 @@ class _ModelStore(models.ModelStore):
     super().__init__(folder)
     self._pipe = pipe
 
+  def _load_first(
+    self, name: str, folders: dict[int, pathlib.Path]
+  ) -> served_model.ServedModel:
+    """Returns the newest version that the server has, if it has one."""
+    served = {}
+    for version, folder in folders.items():
+      with contextlib.suppress(errors.ExportError):
+        if served_model.folder_identity(folder) in self.verified:
+          served[version] = folder
+    return super()._load_first(name, served or folders)
+
   def _load(
     self, name: str, version: int, folder: pathlib.Path
   ) -> served_model.ServedModel:

@@ -15,7 +15,9 @@ _PATIENCE_SECONDS = 1.0
 
 
 class Connection(h11_impl.H11Protocol):
-  """Ends if headers, or the whole exchange, take too long.
+  """Ends if the client takes too long to send or to receive.
+
+  While the server works, other limits hold (`lanes.py`).
 
   At the limit of connections a new one takes the place of that which has not
   sent a whole request for the longest time, if that is more than a second.
@@ -42,8 +44,14 @@ class Connection(h11_impl.H11Protocol):
   def data_received(self, data: bytes) -> None:
     """Parses what was received."""
     super().data_received(data)
-    if self._is_idle != (self.conn.their_state is h11.IDLE):
+    if self._client_state is not self.conn.their_state:
       self._start_timer()
+
+  def pause_writing(self) -> None:
+    """Starts the timer for a client that does not read as fast."""
+    super().pause_writing()
+    if self._timer is None:
+      self._end_after(self._limits.answer_seconds)
 
   def on_response_complete(self) -> None:
     """Waits for the next request; what is not taken by then is dropped."""
@@ -73,18 +81,24 @@ class Connection(h11_impl.H11Protocol):
   def _start_timer(self) -> None:
     self._stop_timer()
     self._since = time.monotonic()
-    self._is_idle = self.conn.their_state is h11.IDLE
+    self._client_state = self.conn.their_state
     limits = self._limits
-    # Wait, receive, answer, send.
-    exchange_seconds = 2 * (limits.receive_seconds + limits.answer_seconds)
-    self._timer = self.loop.call_later(
-      limits.receive_seconds if self._is_idle else exchange_seconds,
-      self.transport.abort,
-    )
+    if self._client_state is h11.IDLE:
+      self._end_after(limits.receive_seconds)
+    elif (
+      self._client_state not in (h11.DONE, h11.MUST_CLOSE)
+      or self.cycle.response_complete
+    ):
+      # The wait for a place, a body before and after it, and its refusal.
+      self._end_after(limits.answer_seconds + 3 * limits.receive_seconds)
+
+  def _end_after(self, seconds: float) -> None:
+    self._timer = self.loop.call_later(seconds, self.transport.abort)
 
   def _stop_timer(self) -> None:
     if self._timer is not None:
       self._timer.cancel()
+      self._timer = None
 
   def _make_room(self) -> None:
     waiting = [

@@ -5,8 +5,6 @@ https://www.tensorflow.org/tfx/serving/api_rest#classify_and_regress_api
 
 # Protobuf creates the message classes at import.
 # pyright: reportAttributeAccessIssue=false
-import base64
-import binascii
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +13,13 @@ import tensorflow as tf
 from tensorflow_serving.apis import input_pb2
 
 from tff_algos.core import errors
-from tff_algos.serving import batching, served_model, server_config, tensors
+from tff_algos.serving import (
+  batching,
+  lanes,
+  served_model,
+  server_config,
+  tensors,
+)
 
 CLASSIFY = 'classify'
 REGRESS = 'regress'
@@ -73,8 +77,7 @@ def from_input(
     raise errors.RequestError('the request must have at least one example')
   tensors.check_num_rows(len(listed.examples), config.max_rows)
   if with_context:
-    _check_context(listed.context, len(listed.examples), config)
-    return [_joined(listed.context, one) for one in listed.examples]
+    return _joined(listed.context, listed.examples)
   return list(listed.examples)
 
 
@@ -99,7 +102,6 @@ def from_json(
     raise errors.RequestError("'examples' must be a list that is not empty")
   tensors.check_num_rows(len(listed), config.max_rows)
   context = _example("'context'", shared, numbers)
-  _check_context(context, len(listed), config)
   examples = []
   for i, one in enumerate(listed):
     where = f"element {i} of 'examples'"
@@ -109,8 +111,8 @@ def from_json(
       raise errors.RequestError(
         f"{where} and 'context' both have the feature {twice[0][:200]!r}"
       )
-    examples.append(_joined(context, example))
-  return examples
+    examples.append(example)
+  return _joined(context, examples)
 
 
 def classifications(
@@ -149,30 +151,29 @@ def regressions(outputs: Mapping[str, np.ndarray]) -> list[float]:
   return outputs['outputs'].reshape([-1]).tolist()
 
 
-def _check_context(
-  context: tf.train.Example,
-  num_examples: int,
-  config: server_config.ServerConfig,
-) -> None:
-  """Raises RequestError (413) if a context is too long for the examples.
+def _joined(
+  context: tf.train.Example, examples: Sequence[tf.train.Example]
+) -> list[tf.train.Example]:
+  """Returns the examples, of each of which the context is a part.
 
-  It becomes a part of each.
+  Raises:
+    RequestError: (413) If the contexts are longer than a small request, and
+      than the request, by whose size its lane was chosen.
   """
-  size = num_examples * context.ByteSize()
-  if size > config.max_request_bytes:
+  size = len(examples) * context.ByteSize()
+  sent = context.ByteSize() + sum(one.ByteSize() for one in examples)
+  limit = max(lanes.SMALL_BYTES, sent)
+  if size > limit:
     raise errors.RequestError(
-      f'the context of {num_examples} examples has {size} bytes in all, and at '
-      f'most {config.max_request_bytes} are allowed; send fewer',
+      f'the context of {len(examples)} examples has {size} bytes in all, and '
+      f'at most {limit} are allowed; send fewer',
       status=413,
     )
-
-
-def _joined(
-  context: tf.train.Example, example: tf.train.Example
-) -> tf.train.Example:
-  joined = tf.train.Example()
-  joined.CopyFrom(context)
-  joined.MergeFrom(example)
+  joined = []
+  for example in examples:
+    joined.append(tf.train.Example())
+    joined[-1].CopyFrom(context)
+    joined[-1].MergeFrom(example)
   return joined
 
 
@@ -202,7 +203,9 @@ def _fill(
   """Sets the values of a feature: texts, whole numbers, or numbers."""
   kinds = set(map(type, values))
   if kinds <= {str, dict}:
-    feature.bytes_list.value.extend(_bytes(what, value) for value in values)
+    feature.bytes_list.value.extend(
+      tensors.bytes_of(what, value) for value in values
+    )
   elif kinds == {int} and not is_float:
     if not all(-_MAX_INT64 <= value < _MAX_INT64 for value in values):
       raise errors.RequestError(f'{what} has a number that is no int64')
@@ -219,14 +222,3 @@ def _fill(
       f'{what} must be a number, a string, {{"b64": ...}} or a list of one of '
       'them'
     )
-
-
-def _bytes(what: str, value: str | dict[str, Any]) -> bytes:
-  if isinstance(value, str):
-    return value.encode()
-  try:
-    return base64.b64decode(value['b64'], validate=True)
-  except (KeyError, TypeError, ValueError, binascii.Error):
-    raise errors.RequestError(
-      f'{what} must hold strings or {{"b64": ...}} objects in base64'
-    ) from None

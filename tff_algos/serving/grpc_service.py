@@ -175,7 +175,7 @@ class Services(grpc.GenericRpcHandler):
     metadata = dict(context.invocation_metadata())
     request_id = monitoring.request_id(metadata.get(monitoring.REQUEST_ID))
     context.set_trailing_metadata(((monitoring.REQUEST_ID, request_id),))
-    spec, code = model_pb2.ModelSpec(), grpc.StatusCode.INTERNAL
+    model_name, code = '', grpc.StatusCode.INTERNAL
     certificate = _certificate(context) if self._has_tls else ''
     store = self._lanes.store.seen_by(access.Caller())
     try:
@@ -184,7 +184,7 @@ class Services(grpc.GenericRpcHandler):
         certificate or _address(context.peer()),
       )
       message = self._receive(messages, context)
-      spec = _spec(method, message)
+      model_name = _model_name(method, message)
       response = self._answer(method, message, store, context)
       code = grpc.StatusCode.OK
       return response
@@ -206,7 +206,8 @@ class Services(grpc.GenericRpcHandler):
       context.abort(code, 'cancelled')
     except Exception:
       if context.is_active():
-        raise
+        logging.exception('A request of %s failed.', method)
+        context.abort(code, 'internal error')
       code = grpc.StatusCode.CANCELLED
       context.abort(code, 'cancelled')
     finally:
@@ -216,7 +217,7 @@ class Services(grpc.GenericRpcHandler):
           _address(context.peer()),
           'grpc',
           method,
-          spec.name,
+          model_name,
           store.version,
           code.name,
           time.perf_counter() - start,
@@ -304,17 +305,18 @@ def _text(value: str | bytes | None) -> str | None:
   return value if isinstance(value, str) else None
 
 
-def _spec(method: str, message: bytes) -> model_pb2.ModelSpec:
+def _model_name(method: str, message: bytes) -> str:
   """Returns the model that a request of a method names.
 
-  It is the first field of all; what follows it is skipped.
+  It is in the first field of all. The parsed message keeps what follows it, a
+  second copy of the request, and ends here.
   """
   request = get_model_status_pb2.GetModelStatusRequest()
   try:
     request.ParseFromString(message)
   except message_lib.DecodeError:
     raise _no_message(_REQUESTS[method]) from None
-  return request.model_spec
+  return request.model_spec.name
 
 
 def _cancel(future: futures.Future[bytes]) -> None:

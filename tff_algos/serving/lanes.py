@@ -26,8 +26,9 @@ from tff_algos.serving import (
   server_config,
 )
 
-# What is at most this long is answered within milliseconds: JSON, with at most
-# this many arrays and objects, and messages of gRPC.
+# What is at most this long is answered within milliseconds, blank images within
+# seconds (`preprocessing.PIXELS_RULE`): JSON, with at most this many arrays
+# and objects, and messages of gRPC.
 _SMALL_JSON_BYTES = 16 * 2**10
 _SMALL_JSON_PARTS = 256
 SMALL_BYTES = 64 * 2**10

@@ -90,8 +90,8 @@ class ModelStore:
 
     Args:
       caller: Who asks. If that is one client, its personalized models answer
-        for this client alone, and it is told no names of models, which may be
-        those of clients.
+        for this client alone; it is told no names of models, which may be those
+        of clients, and a bundle of another client alone is unknown to it.
       labels: Labels; None for those of this store.
       verified: As the attribute.
     """
@@ -206,20 +206,29 @@ class ModelStore:
 
     Raises:
       RequestError: (404) If there is no such model, version or label, or it
-        cannot be loaded; (503) if a thread has yet to load it.
+        cannot be loaded; (503) if a thread has yet to load it, or the folder
+        cannot be read.
     """
     if version is None and self.canary(name) is not None:
       version = labels_lib.STABLE
-    folders = self._version_folders(name, version)
-    if self._is_refreshed:
-      for candidate in reversed(folders):
+    if not self._is_refreshed:
+      if self.caller.client_id is not None:  # Tells whose model it is.
+        self._load_first(name, self._version_folders(name, None))
+      folders = self._version_folders(name, version)
+      return self._as_seen(self._load_first(name, folders))
+    # Without a listing of the folder, which holds up and may fail.
+    wanted = version
+    if isinstance(version, str):
+      labels = self.labels.get(name, labels_lib.Labels())
+      wanted = labels.versions.get(version, version)
+    loaded = self._loaded.get(name, {})
+    for candidate, model in sorted(loaded.items(), reverse=True):
+      if wanted in (None, candidate):
         with contextlib.suppress(errors.ExportError):
-          loaded = self._still_loaded(name, candidate, folders[candidate])
-          if loaded is not None:
-            return self._as_seen(loaded)
-      # To load it may take long, which no small request may wait for.
-      raise self._wanted_later(name, folders)
-    return self._as_seen(self._load_first(name, folders))
+          if self._still_loaded(name, candidate, model.folder) is model:
+            return self._as_seen(model)
+    # To load it may take long, which no small request may wait for.
+    raise self._wanted_later(name, self._version_folders(name, version))
 
   def _wanted_later(
     self, name: str, folders: dict[int, pathlib.Path]
@@ -245,6 +254,8 @@ class ModelStore:
   def _as_seen(
     self, model: served_model.ServedModel
   ) -> served_model.ServedModel:
+    if self._is_hidden(model.name):
+      raise self._unknown(model.name)
     self.version = model.version
     if self.caller.client_id is not None:
       model = copy.copy(model)
@@ -288,17 +299,19 @@ class ModelStore:
     """Returns the names of the models on disk.
 
     Raises:
-      RequestError: (403) If the store is restricted to a client.
+      RequestError: (403) If the store is restricted to a client; (503) if the
+        folder cannot be read.
     """
     if self.caller.client_id is not None:
       raise errors.RequestError(
         'this token may not list the models', status=403
       )
     named = []
-    for name in self._names():
-      # Such as lost+found, which only root may read.
-      with contextlib.suppress(PermissionError):
-        named += [name] * bool(versions.version_folders(self.folder / name))
+    with _reading('the folder of the models'):
+      for name in self._names():
+        # Such as lost+found, which only root may read.
+        with contextlib.suppress(PermissionError):
+          named += [name] * bool(versions.version_folders(self.folder / name))
     return named
 
   def statuses(
@@ -307,7 +320,8 @@ class ModelStore:
     """Returns the state of a model's versions on disk, newest first.
 
     Raises:
-      RequestError: (404) If there is no such model, version or label.
+      RequestError: (404) If there is no such model, version or label; (503) if
+        the folder cannot be read.
     """
     folders = self._version_folders(name, version)
     coming = {
@@ -340,25 +354,14 @@ class ModelStore:
   def _version_folders(
     self, name: str, version: int | str | None
   ) -> dict[int, pathlib.Path]:
-    # Untrusted input: the name must be in the listing, never a path.
-    names = self._names()
     folders = {}
-    if name in names:
-      try:
+    with _reading(f'the folder of model {errors.shorten(repr(name))}'):
+      # Untrusted input: the name must be in the listing, never a path.
+      names = self._names()
+      if name in names and not self._is_hidden(name):
         folders = versions.version_folders(self.folder / name)
-      except OSError as error:
-        raise errors.RequestError(
-          f'the folder of model {errors.shorten(repr(name))} cannot be read: '
-          f'{error.strerror}',
-          status=503,
-        ) from error
     if not folders:
-      others = f'; the models are {errors.shorten(", ".join(names)) or "none"}'
-      raise errors.RequestError(
-        f'unknown model {errors.shorten(repr(name))}'
-        f'{others if self.caller.client_id is None else ""}',
-        status=404,
-      )
+      raise self._unknown(name, names)
     if version is None:
       return folders
     if isinstance(version, str):
@@ -370,6 +373,32 @@ class ModelStore:
         status=404,
       )
     return {version: folders[version]}
+
+  def _is_hidden(self, name: str) -> bool:
+    """Returns whether a caller may not know of a model, another client's.
+
+    While a store is refreshed, a model of which nothing is loaded may be one.
+    """
+    client_id = self.caller.client_id
+    if client_id is None:
+      return False
+    loaded = self._loaded.get(name)
+    if not loaded:
+      return self._is_refreshed
+    return any(
+      len(model.client_ids) == 1 and model.client_ids != (client_id,)
+      for model in loaded.values()
+    )
+
+  def _unknown(
+    self, name: str, names: Sequence[str] = ()
+  ) -> errors.RequestError:
+    others = f'; the models are {errors.shorten(", ".join(names)) or "none"}'
+    return errors.RequestError(
+      f'unknown model {errors.shorten(repr(name))}'
+      f'{others if self.caller.client_id is None else ""}',
+      status=404,
+    )
 
   def _labelled(self, name: str, label: str) -> int:
     labels = self.labels.get(name, labels_lib.Labels()).versions
@@ -395,7 +424,12 @@ class ModelStore:
     model = self._loaded.get(name, {}).get(version)
     if model is None:
       return None
-    identity = served_model.folder_identity(folder)
+    try:
+      identity = served_model.folder_identity(folder)
+    except errors.ExportError as error:
+      if isinstance(error.__cause__, FileNotFoundError):
+        raise
+      return model  # Such as a disk that does not answer: it may come back.
     return model if model.identity == identity else None
 
   def _load(
@@ -428,6 +462,17 @@ class ModelStore:
     left = {v: one for v, one in before.items() if v not in gone}
     self._loaded[name] = {**left, version: model}
     return model
+
+
+@contextlib.contextmanager
+def _reading(what: str) -> Generator[None]:
+  """Raises RequestError (503) for an error of the disk."""
+  try:
+    yield
+  except OSError as error:
+    raise errors.RequestError(
+      f'{what} cannot be read: {error.strerror}', status=503
+    ) from error
 
 
 def _cannot_load(name: str, reasons: Sequence[str]) -> errors.RequestError:

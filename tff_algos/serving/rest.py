@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import orjson
 import prometheus_client
+from absl import logging
 from google.protobuf import json_format
 from starlette import (
   applications,
@@ -71,6 +72,9 @@ def create_app(
       exchange = _Exchange(request, lanes, places)
       try:
         return await exchange.response(await exchange.answer(what))
+      except asyncio.CancelledError:
+        exchange.end()
+        raise errors.RequestError('the server stops', status=503) from None
       except BaseException:
         exchange.end()
         raise
@@ -121,7 +125,6 @@ def create_app(
       errors.RequestError: _on_request_error,
       exceptions.HTTPException: _on_http_error,
       requests.ClientDisconnect: _on_disconnect,
-      Exception: _on_bug,
     },
   )
   app.router.redirect_slashes = False
@@ -137,7 +140,10 @@ def _caller(request: requests.Request, lanes: lanes_lib.Lanes) -> access.Caller:
 
 
 class _Observed:
-  """Gives requests an id, records how they end, and paces refusals."""
+  """Gives requests an id, records how they end, and paces refusals.
+
+  It answers those that fail by a bug: Starlette would do so without the id.
+  """
 
   def __init__(
     self, app: types.ASGIApp, monitor: monitoring.Monitor, pace: refusals.Pace
@@ -152,7 +158,7 @@ class _Observed:
     start = time.perf_counter()
     headers = datastructures.Headers(scope=scope)
     request_id = monitoring.request_id(headers.get(monitoring.REQUEST_ID))
-    status = 500
+    status = 0
 
     async def send_with_id(message: types.Message) -> None:
       nonlocal status
@@ -166,6 +172,13 @@ class _Observed:
 
     try:
       await self._app(scope, receive, send_with_id)
+    except Exception:
+      if status:  # The answer has begun.
+        raise
+      logging.exception('A request of REST failed.')
+      text = f'internal error at {scope["path"][:200]}'
+      failed = _Json(_dump({'error': text}), 500)
+      await failed(scope, receive, send_with_id)
     finally:
       store: models.ModelStore | None = scope['state'].get('store')
       self._monitor.record(
@@ -176,7 +189,7 @@ class _Observed:
           scope['state'].get('method', ''),
           scope.get('path_params', {}).get('name', ''),
           store.version if store else None,
-          str(status),
+          str(status or 500),
           time.perf_counter() - start,
           store.caller.name if store else '',
           scope['state'].get('certificate', ''),
@@ -402,14 +415,6 @@ async def _on_disconnect(
 ) -> responses.Response:
   del request, error
   return _Json(b'', _GONE)  # Received by nobody.
-
-
-async def _on_bug(
-  request: requests.Request, error: Exception
-) -> responses.Response:
-  del error  # Logged by the server with its stack trace.
-  text = f'internal error at {request.scope["path"][:200]}'
-  return _Json(_dump({'error': text}), 500)
 
 
 def _is_version(text: str) -> bool:

@@ -39,6 +39,7 @@ class ServedModel:
   Attributes:
     name: The model's name.
     version: Its version.
+    folder: Its folder.
     signature_defs: name -> SignatureDef, as they stand in the SavedModel.
     identity: `folder_identity` of the loaded folder.
     raw_signatures: Signatures of raw columns, which check the values that they
@@ -70,6 +71,7 @@ class ServedModel:
     """
     self.name = name
     self.version = version
+    self.folder = folder
     self.identity = folder_identity(folder)
     facts: dict[str, Any] = {}
     if (folder / manifest.EXTRA_FOLDER / manifest.MANIFEST_FILE).exists():
@@ -87,7 +89,6 @@ class ServedModel:
       for name, signature in self.signature_defs.items()
       if 'kind' in facts and _has_rows(signature)
     )
-    self._folder = folder
     self._loaded = tf.saved_model.load(os.fspath(folder))
 
   @property
@@ -97,7 +98,7 @@ class ServedModel:
 
   def warm_up(self) -> None:
     """Runs the bundle's warm-up requests, if it has any."""
-    warm_up.run(self._folder, self._loaded.signatures)
+    warm_up.run(self.folder, self._loaded.signatures)
 
   def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
     """Returns a signature's definition.
@@ -160,7 +161,7 @@ class ServedModel:
       'after it was loaded. Restore the folder from a copy, export the models '
       'again, or roll back.',
       10,
-      self._folder,
+      self.folder,
       _refusal_text(error.message),
     )
     return errors.RequestError(

@@ -73,16 +73,9 @@ def running(
       listened on, other machines could ask without a token or certificate, or
       TLS's files cannot be used.
   """
-  _check_exposure(config)
-  certificates = tls.certificates(config)
-  store.load_newest()
-  with (
-    store.refreshed(),
-    lanes_lib.opened(store, config) as lanes,
-    _rest(lanes, certificates) as rest_api_port,
-    _grpc(lanes, certificates) as port,
-  ):
-    yield Ports(rest_api_port, port)
+  certificates = _loaded(store, config)
+  with _listening(store, config, certificates) as ports:
+    yield ports
 
 
 def serve_until_signal(
@@ -91,6 +84,8 @@ def serve_until_signal(
   port_file: str | os.PathLike[str] | None = None,
 ) -> None:
   """Serves until SIGTERM or SIGINT (Ctrl-C), then shuts down cleanly.
+
+  Until the models are loaded, signals are handled as before.
 
   Args:
     store: Models to serve.
@@ -101,10 +96,14 @@ def serve_until_signal(
     UserError: If nothing can be served, a port is in use, or the port file
       cannot be written.
   """
+  certificates = _loaded(store, config)
   asked_to_stop = threading.Event()
   with _handled_signals(asked_to_stop):
     sys.setswitchinterval(_SWITCH_SECONDS)
-    with running(store, config) as ports, _port_file(port_file, ports):
+    with (
+      _listening(store, config, certificates) as ports,
+      _port_file(port_file, ports),
+    ):
       # The garbage collector would look at what is loaded again and again, and
       # hold the interpreter for tenths of a second.
       gc.collect()
@@ -123,10 +122,39 @@ def serve_until_signal(
       logging.info('Stopping.')
 
 
+def _loaded(
+  store: models.ModelStore, config: server_config.ServerConfig
+) -> tls.Certificates | None:
+  """Loads what a server needs; returns the files of TLS, if it has it."""
+  _check_exposure(config)
+  certificates = tls.certificates(config)
+  store.load_newest()
+  return certificates
+
+
+@contextlib.contextmanager
+def _listening(
+  store: models.ModelStore,
+  config: server_config.ServerConfig,
+  certificates: tls.Certificates | None,
+) -> Generator[Ports]:
+  with (
+    store.refreshed(),
+    lanes_lib.opened(store, config) as lanes,
+    _rest(lanes, certificates) as (rest_server, rest_api_port),
+    _grpc(lanes, certificates) as port,
+  ):
+    try:
+      yield Ports(rest_api_port, port)
+    finally:
+      # Before gRPC waits for its requests: both have the same grace period.
+      rest_server.should_exit = True
+
+
 @contextlib.contextmanager
 def _rest(
   lanes: lanes_lib.Lanes, certificates: tls.Certificates | None
-) -> Generator[int]:
+) -> Generator[tuple[uvicorn.Server, int]]:
   config = lanes.config
   family = socket.AF_INET6 if ':' in config.host else socket.AF_INET
   try:
@@ -177,7 +205,7 @@ def _rest(
         time.sleep(0.01)
       # asyncio takes one number for both.
       listener.listen(_BACKLOG)
-      yield port
+      yield server, port
     finally:
       server.should_exit = True
       thread.join()

@@ -178,6 +178,23 @@ def check_num_rows(num_rows: int, limit: int) -> None:
     )
 
 
+def bytes_of(what: str, leaf: str | dict[str, Any]) -> bytes:
+  """Returns a string of JSON, or the bytes of a `{"b64": ...}` object.
+
+  Raises:
+    RequestError: If it is neither; `what` names its place.
+  """
+  try:
+    if isinstance(leaf, str):
+      return leaf.encode()
+    return base64.b64decode(leaf[_B64_KEY], validate=True)
+  except (KeyError, TypeError, ValueError, binascii.Error) as error:
+    raise errors.RequestError(
+      f'{what} must hold UTF-8 strings or {{"b64": ...}} objects in base64: '
+      f'{type(error).__name__}'
+    ) from None
+
+
 def check_names(
   names: Mapping[str, Any], signature: meta_graph_pb2.SignatureDef
 ) -> None:
@@ -243,7 +260,7 @@ def _array(
       )
   if info.dtype == types_pb2.DT_STRING:
     array = np.empty(len(leaves), object)
-    array[:] = [_bytes(name, leaf) for leaf in leaves]
+    array[:] = [bytes_of(f'input {name!r}', leaf) for leaf in leaves]
     return array.reshape(shape)
   return _numbers(name, leaves, dtype).reshape(shape)
 
@@ -279,18 +296,6 @@ def _numbers(name: str, leaves: list[Any], dtype: np.dtype) -> np.ndarray:
   except OverflowError:
     raise errors.RequestError(
       f'input {name!r} has a number that does not fit in {dtype}'
-    ) from None
-
-
-def _bytes(name: str, leaf: str | dict[str, Any]) -> bytes:
-  try:
-    if isinstance(leaf, str):
-      return leaf.encode()
-    return base64.b64decode(leaf[_B64_KEY], validate=True)
-  except (KeyError, TypeError, ValueError, binascii.Error) as error:
-    raise errors.RequestError(
-      f'input {name!r} must hold UTF-8 strings or {{"b64": ...}} objects in '
-      f'base64: {type(error).__name__}'
     ) from None
 
 

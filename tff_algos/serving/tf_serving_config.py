@@ -1,10 +1,7 @@
 """Configuration of TensorFlow Serving for a folder of exported models.
 
-Server-side batching joins the rows of several requests. Models answer them row
-by row, but for `pick_cluster` of `cluster_models`, which answers the examples
-of one client together; and TensorFlow Serving batches all models of a server
-or none. So one server has all models, and another has batching and those models
-alone that answer row by row.
+Without its batching, which is for all models of a server or none, and would
+join the examples of several clients for `pick_cluster` of `cluster_models`.
 """
 
 # Protobuf creates the message classes at import.
@@ -19,20 +16,10 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from tff_algos.core import durable, errors, hosts
 from tff_algos.export import labels as labels_lib
-from tff_algos.export import manifest, versions
+from tff_algos.export import versions
 from tff_algos.serving import server_config
 
 _IMAGE = 'tensorflow/serving:2.14.1'
-# Kinds of bundles all of whose signatures answer row by row.
-_ROW_WISE_KINDS = ('personalized_models', 'client_model')
-_BATCHED_PORTS = 10
-_BATCHING = """\
-# To be tuned: nothing was measured here.
-max_batch_size { value: 128 }
-batch_timeout_micros { value: 1000 }
-max_enqueued_batches { value: 100 }
-num_batch_threads { value: %d }
-"""
 _MONITORING = """\
 prometheus_config {
   enable: true
@@ -46,18 +33,13 @@ def write(
   out: str | os.PathLike[str],
   config: server_config.ServerConfig,
 ) -> str:
-  """Writes the files of TensorFlow Serving; returns the commands to start it.
+  """Writes the files of TensorFlow Serving; returns the command to start it.
 
   Args:
     folder: Folder of the models, `<model>/<version>/`.
-    out: Folder for `models.config`, `monitoring.config`, and if there is
-      something to batch `batched_models.config` and `batching.config`; made if
-      it is missing.
-    config: Ports on this machine, and its address; those of the server with
-      batching are ten higher.
-
-  Returns:
-    One or two shell commands.
+    out: Folder for `models.config` and `monitoring.config`; made if it is
+      missing.
+    config: Ports on this machine, and its address.
 
   Raises:
     UserError: If access is to be restricted, which TensorFlow Serving cannot do
@@ -66,33 +48,11 @@ def write(
   """
   _check_access(config)
   folder, out = pathlib.Path(folder).absolute(), pathlib.Path(out).absolute()
-  kinds, labels = _kinds(folder), labels_lib.read(folder)
-  batched = [name for name, kind in kinds.items() if kind in _ROW_WISE_KINDS]
+  names, labels = _names(folder), labels_lib.read(folder)
   files = {
-    'models.config': _models_config(folder, list(kinds), labels),
+    'models.config': _models_config(folder, names, labels),
     'monitoring.config': _MONITORING,
   }
-  commands = [
-    '# All models.',
-    _command(folder, out, config, 'models.config'),
-  ]
-  if batched:
-    files['batched_models.config'] = _models_config(folder, batched, labels)
-    files['batching.config'] = _BATCHING % (os.cpu_count() or 1)
-    commands += [
-      f'# Beside it, or alone, with batching: {", ".join(batched)}.',
-      _command(
-        folder,
-        out,
-        config._replace(
-          rest_api_port=config.rest_api_port + _BATCHED_PORTS,
-          port=config.port + _BATCHED_PORTS,
-        ),
-        'batched_models.config',
-        '--enable_batching',
-        '--batching_parameters_file=/config/batching.config',
-      ),
-    ]
   try:
     out.mkdir(exist_ok=True)
     for name, content in files.items():
@@ -103,7 +63,7 @@ def write(
       f'the files of TensorFlow Serving cannot be written to {out}: '
       f'{error.strerror}'
     ) from error
-  return '\n'.join(commands)
+  return _command(folder, out, config)
 
 
 def _check_access(config: server_config.ServerConfig) -> None:
@@ -121,30 +81,24 @@ def _check_access(config: server_config.ServerConfig) -> None:
     )
 
 
-def _kinds(folder: pathlib.Path) -> dict[str, str]:
-  """Returns the kind of each model's newest bundle; '' for unknown ones."""
-  kinds = {}
+def _names(folder: pathlib.Path) -> list[str]:
+  """Returns the names of the models."""
   try:
-    for base in sorted(folder.iterdir()):
-      found = versions.version_folders(base) if base.is_dir() else {}
-      if found:
-        newest = found[max(found)]
-        is_ours = (
-          newest / manifest.EXTRA_FOLDER / manifest.MANIFEST_FILE
-        ).exists()
-        kinds[base.name] = (
-          manifest.read_manifest(newest)['kind'] if is_ours else ''
-        )
+    names = [
+      base.name
+      for base in sorted(folder.iterdir())
+      if base.is_dir() and versions.version_folders(base)
+    ]
   except OSError as error:
     raise errors.UserError(
       f'model folder {folder} cannot be read: {error.strerror}'
     ) from error
-  if not kinds:
+  if not names:
     raise errors.UserError(
       f'{folder} has no <model>/<version> folders. Write models there with '
       'binaries.export first.'
     )
-  return kinds
+  return names
 
 
 def _models_config(
@@ -172,8 +126,6 @@ def _command(
   folder: pathlib.Path,
   out: pathlib.Path,
   config: server_config.ServerConfig,
-  models: str,
-  *flags: str,
 ) -> str:
   host = f'[{config.host}]' if ':' in config.host else config.host
   if host == 'localhost':  # Docker takes addresses alone.
@@ -184,11 +136,10 @@ def _command(
     f'-v {shlex.quote(f"{folder}:/export:ro")}',
     f'-v {shlex.quote(f"{out}:/config:ro")}',
     _IMAGE,
-    f'--model_config_file=/config/{models}',
+    '--model_config_file=/config/models.config',
     '--monitoring_config_file=/config/monitoring.config',
     # The models may change, and have labels before the versions are loaded.
     '--allow_version_labels_for_unavailable_models=true',
     '--model_config_file_poll_wait_seconds=10',
-    *flags,
   ]
   return ' \\\n  '.join(words)

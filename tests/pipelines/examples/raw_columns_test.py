@@ -53,7 +53,8 @@ def test_problems_of_images():
   for damaged in (b'', b'text', sound[:30]):
     found = raw_columns.find_problem({'i': damaged}, spec)
     assert found == (
-      'not a PNG, JPEG or BMP image of at most 33,554,432 pixels; a BMP file '
+      'not a PNG, JPEG or BMP image of at most 33,554,432 pixels, '
+      '1,032 for each byte; a BMP file '
       'needs 24 or 32 bits a pixel, or a palette of 256 grays',
       'i',
       None,

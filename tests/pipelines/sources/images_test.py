@@ -85,8 +85,8 @@ def test_odd_files_are_dead_letters_with_their_paths(tmp_path):
     (tmp_path / folder).mkdir(parents=True)
     (tmp_path / folder / '0.png').write_bytes(whole)
   broken = (
-    "column 'image': not a PNG, JPEG or BMP image of at most 33,554,432 pixels; "
-    'a BMP file needs 24 or 32 bits a pixel, or a palette of 256 grays'
+    "column 'image': not a PNG, JPEG or BMP image of at most 33,554,432 pixels, "
+    '1,032 for each byte; a BMP file needs 24 or 32 bits a pixel, or a palette of 256 grays'
   )
   assert [(place.file, problem) for place, problem in _problems(source)] == [
     ('ann/cat/notes.txt', broken),

@@ -126,6 +126,15 @@ def test_cluster_is_picked_by_squared_error(regressor):
   np.testing.assert_allclose(outputs['mean_loss'][0, 1], 0.25, rtol=1e-4)
 
 
+@pytest.mark.parametrize('label', [np.nan, np.inf])
+def test_a_label_of_a_regression_is_finite(regressor, label):
+  with pytest.raises(
+    tf.errors.InvalidArgumentError,
+    match='label must be finite, got .* in row 1',
+  ):
+    regressor('pick_cluster', x=X, label=np.float32([0, label, 0, 0, 0, 0]))
+
+
 def test_nan_loss_counts_as_infinite(classifier):
   x = X.copy()
   x[0] = np.nan

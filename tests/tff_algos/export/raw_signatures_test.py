@@ -550,7 +550,7 @@ def test_images_in_a_session_as_tensorflow_serving_runs_it(tmp_path):
   check_same(call(signatures['serving_raw'], rows), expected, classes=())
   damaged = rows['image'].copy()
   damaged[1] = damaged[1][:-20]
-  text = 'BMP files of at most 33,554,432 pixels: the image in row 1 cannot'
+  text = 'pixels, 1,032 for each byte: the image in row 1 cannot'
   with tf.Graph().as_default(), tf.compat.v1.Session() as session:
     graph = tf.compat.v1.saved_model.load(
       session, [tf.saved_model.SERVING], str(folder)

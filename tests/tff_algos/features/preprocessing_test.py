@@ -364,6 +364,11 @@ def test_images_of_too_many_pixels_are_refused_by_their_headers(
     for width, height in ((13, 1), (1, 13), (4, 4)):
       with pytest.raises(tf.errors.InvalidArgumentError, match='x <= y'):
         decode(tf.constant(encode(width, height)))
+  monkeypatch.setattr(preprocessing, 'MAX_PIXELS', 2**25)
+  blank = Image.new('1', (1000, 1000))
+  with pytest.raises(tf.errors.InvalidArgumentError, match='x <= y'):
+    _decode(blank, 'PNG', 1)
+  assert _decode(blank.convert('L'), 'PNG', 1).shape == (1000, 1000, 1)
   gif = io.BytesIO()
   Image.new('L', (1, 1)).save(gif, 'GIF')
   for content in (

@@ -171,6 +171,7 @@ def test_health_needs_no_token_and_all_else_does(ports):
       403,
     ),
     ('personalized_models:classify', {'examples': [RAW]}, 400),
+    ('anna/metadata', None, 200),
     ('', None, 403),
   ],
 )
@@ -229,18 +230,31 @@ def test_a_client_is_told_no_names(ports):
   assert ask(ports, '/metrics', 'hers').status_code == 403
 
 
-def test_the_bundle_of_another_client(export_folder):
+def test_the_bundle_of_another_client(export_folder, monkeypatch):
   store = models.ModelStore(export_folder)
   inputs = {'x': np.float32([X])}
   store.seen_by(access.Caller(client_id='anna')).get('anna').predict(
     'serving_default', inputs
   )
-  with pytest.raises(errors.RequestError, match="client 'd d' alone") as error:
-    store.seen_by(access.Caller(client_id='d d')).get('anna').predict(
-      'serving_default', inputs
-    )
-  assert error.value.status == 403
+  of_another = store.seen_by(access.Caller(client_id='d d'))
+  monkeypatch.setattr(models, '_REFRESH_SECONDS', 600)
+  for look in (of_another.get, of_another.statuses):
+    for version in (None, 1, 2, 'stable'):
+      with pytest.raises(errors.RequestError) as error:
+        look('anna', version)
+      assert str(error.value) == "unknown model 'anna'"
+      assert error.value.status == 404
+  # Of what is not loaded is not known yet whose it is.
+  unloaded = models.ModelStore(export_folder)
+  with pytest.raises(errors.RequestError, match="unknown model 'anna'"):
+    unloaded.seen_by(of_another.caller).get('anna', 2)
+  unloaded = models.ModelStore(export_folder)
+  with unloaded.refreshed():
+    seen = unloaded.seen_by(access.Caller(client_id='anna'))
+    with pytest.raises(errors.RequestError, match="unknown model 'anna'"):
+      seen.statuses('anna')
   store.get('anna').predict('serving_default', inputs)
+  assert store.seen_by(access.Caller(client_id='anna')).statuses('anna')
 
 
 def test_grpc(ports):

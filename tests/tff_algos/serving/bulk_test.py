@@ -21,6 +21,7 @@ from tff_algos.serving import (
   bulk,
   models,
   rest,
+  served_model,
   server_config,
 )
 
@@ -100,7 +101,7 @@ def test_start_and_loading_are_not_part_of_the_time_of_an_answer(
 
   def load(store, name, version, folder):
     time.sleep(1)
-    return types.SimpleNamespace(version=version)
+    return types.SimpleNamespace(name=name, version=version)
 
   monkeypatch.setattr(models.ModelStore, '_load', load)
   (tmp_path / 'anna' / '1').mkdir(parents=True)
@@ -118,6 +119,34 @@ def test_start_and_loading_are_not_part_of_the_time_of_an_answer(
   assert not killed
   handle._pipe.close()
   worker.join()
+
+
+def test_the_version_is_that_of_the_server(tmp_path, monkeypatch):
+  """Which has yet to load the newest one, or cannot."""
+
+  def load(store, name, version, folder):
+    return types.SimpleNamespace(name=name, version=version)
+
+  monkeypatch.setattr(models.ModelStore, '_load', load)
+  for version in (1, 2, 3):
+    folder = tmp_path / 'anna' / str(version)
+    folder.mkdir(parents=True)
+    (folder / 'saved_model.pb').touch()
+  ours, _ = multiprocessing.Pipe()
+  store = bulk._ModelStore(str(tmp_path), ours)
+
+  def answering(served, version=None):
+    identities = [
+      served_model.folder_identity(tmp_path / 'anna' / str(one))
+      for one in served
+    ]
+    seen = store.seen_by(access.Caller(), {}, identities)
+    return seen.get('anna', version).version
+
+  assert answering([1]) == 1
+  assert answering([1, 2]) == 2
+  assert answering([1], version=3) == 3
+  assert answering([]) == 3
 
 
 @pytest.mark.slow
@@ -149,7 +178,7 @@ def test_restricted_to_a_client(process):
   store = models.ModelStore('seen')
   body = orjson.dumps({'instances': X})
   arguments = (rest.answer, CONFIG, 'predict', {'name': 'anna'}, body)
-  with pytest.raises(errors.RequestError, match="of client 'b/2' alone"):
+  with pytest.raises(errors.RequestError, match="unknown model 'anna'"):
     process.call(store.seen_by(access.Caller(client_id='b/2')), *arguments)
   for_anna = store.seen_by(access.Caller(client_id='anna'))
   assert process.call(for_anna, *arguments) == process.call(store, *arguments)

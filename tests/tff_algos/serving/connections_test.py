@@ -1,15 +1,25 @@
 """Slow clients lose their connections; newcomers take the place of the idle."""
 
+import asyncio
+import contextlib
 import json
 import socket
 import time
 
 import httpx
 import pytest
+import uvicorn
+from uvicorn import server as uvicorn_server
 
 from tests.testing import patience
 from tests.testing import ports as ports_lib
-from tff_algos.serving import connections, models, server, server_config
+from tff_algos.serving import (
+  connections,
+  models,
+  refusals,
+  server,
+  server_config,
+)
 
 RECEIVE_SECONDS = 0.5
 START = b'POST /v1/models/anna:predict HTTP/1.1\r\nHost: x\r\n'
@@ -47,6 +57,61 @@ def connect(port, content=b''):
 def answer(port):
   url = f'http://127.0.0.1:{port}/v1/models/anna:predict'
   return httpx.post(url, content=BODY, timeout=20)
+
+
+def test_only_the_client_is_waited_for_with_a_limit():
+  """Not the server: a request may wait and be answered for longer."""
+  limits = CONFIG._replace(receive_seconds=0.1, answer_seconds=0.1)
+
+  async def app(scope, receive, send):
+    if scope['method'] == 'POST':
+      while (await receive())['more_body']:
+        pass
+    await asyncio.sleep(0.7)
+    await send({'type': 'http.response.start', 'status': 200, 'headers': []})
+    for _ in range(1000 if scope['path'] == '/large' else 1):
+      body = {'type': 'http.response.body', 'body': bytes(2**16)}
+      await send({**body, 'more_body': True})
+    await send({'type': 'http.response.body', 'body': b'end'})
+
+  async def ask(content, pause=0.0):
+    reader, writer = await asyncio.open_connection(*address, limit=2**10)
+    writer.write(content)
+    await asyncio.sleep(pause)
+    with contextlib.suppress(ConnectionError):
+      return await reader.read()
+    return b''
+
+  async def ask_all():
+    nonlocal address
+    config = uvicorn.Config(app, lifespan='off', ws='none', log_config=None)
+    serving = await asyncio.get_running_loop().create_server(
+      lambda: connections.Connection(
+        limits,
+        refusals.Pace(1),
+        config=config,
+        server_state=uvicorn_server.ServerState(),
+        app_state={},
+      ),
+      '127.0.0.1',
+      0,
+    )
+    async with serving:
+      address = serving.sockets[0].getsockname()[:2]
+      head = b' HTTP/1.1\r\nHost: x\r\n'
+      return await asyncio.gather(
+        ask(b'GET /' + head + b'\r\n'),
+        ask(b'POST /' + head + b'Content-Length: 1\r\n\r\n1'),
+        ask(b'POST /' + head + b'Content-Length: 9\r\n\r\n1'),
+        ask(b'GET /large' + head + b'\r\n', pause=1.5),
+      )
+
+  address = None
+  whole, posted, unsent, unread = asyncio.run(ask_all())
+  assert whole.endswith(b'end\r\n0\r\n\r\n')
+  assert posted.endswith(b'end\r\n0\r\n\r\n')
+  assert unsent == b''
+  assert b'end' not in unread
 
 
 @pytest.mark.parametrize('start', [b'', b'POST /v1', START + b'X: 1\r\n'])

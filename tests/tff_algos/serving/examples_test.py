@@ -51,9 +51,9 @@ def test_values_by_their_kind():
     ({'examples': [{'a': None}]}, "feature 'a' of element 0.*must be a number"),
     ({'examples': [{'a': [True]}]}, 'must be a number, a string'),
     ({'examples': [{'a': ['x', 1]}]}, 'must be a number, a string'),
-    ({'examples': [{'a': {'b': ''}}]}, 'must hold strings or'),
-    ({'examples': [{'a': {'b64': '*'}}]}, 'must hold strings or'),
-    ({'examples': [{'a': '\ud800'}]}, 'must be UTF-8'),
+    ({'examples': [{'a': {'b': ''}}]}, 'must hold UTF-8 strings or'),
+    ({'examples': [{'a': {'b64': '*'}}]}, 'must hold UTF-8 strings or'),
+    ({'examples': [{'a': '\ud800'}]}, 'must hold UTF-8 strings or'),
     ({'examples': [{'\ud800': 1}]}, 'must be UTF-8'),
     ({'examples': [{'a': 2**63}]}, 'no int64'),
     ({'examples': [{'a': [0.5, 10**400]}]}, 'no float'),
@@ -67,10 +67,10 @@ def test_malformed_requests(request_, text):
 def test_a_context_counts_for_each_example():
   request = {'examples': [{}] * 9, 'context': {'a': 'b' * 80}}
   assert len(examples.from_json(request, numbers=(), config=CONFIG)) == 9
-  request['context'] = {'a': 'b' * 120}
+  request['context'] = {'a': 'b' * 9000}
   listed = input_pb2.Input()
   shared = listed.example_list_with_context.context.features.feature['a']
-  shared.bytes_list.value.append(b'b' * 120)
+  shared.bytes_list.value.append(b'b' * 9000)
   for _ in range(9):
     listed.example_list_with_context.examples.add()
   for ask in (
@@ -78,10 +78,13 @@ def test_a_context_counts_for_each_example():
     lambda: examples.from_input(listed, CONFIG),
   ):
     with pytest.raises(
-      errors.RequestError, match='context of 9 examples has 12'
+      errors.RequestError, match='context of 9 examples has 81'
     ) as error:
       ask()
     assert error.value.status == 413
+  # A large request has the time of its lane.
+  request['examples'] = [{'c': 'd' * 9000}] * 9
+  assert len(examples.from_json(request, numbers=(), config=CONFIG)) == 9
 
 
 def test_regressions():

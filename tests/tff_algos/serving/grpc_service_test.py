@@ -361,6 +361,20 @@ def test_malformed_messages_wait_for_nobody(served, monkeypatch):
   check_refused(call, b'\xff', grpc.StatusCode.INVALID_ARGUMENT, text)
 
 
+def test_bugs_are_not_told_to_clients(served, monkeypatch, caplog):
+  def submit(self, *arguments, **options):
+    raise AssertionError('our secret')
+
+  monkeypatch.setattr(lanes.Lanes, 'submit', submit)
+  call = served.channel.unary_unary(PREDICT)
+  with pytest.raises(grpc.RpcError) as error:
+    call(b'', timeout=30)
+  assert error.value.code() == grpc.StatusCode.INTERNAL
+  assert error.value.details() == 'internal error'
+  (trace,) = [one for one in caplog.records if one.exc_info]
+  assert 'our secret' in str(trace.exc_info[1])
+
+
 @pytest.mark.parametrize(
   ('peer', 'address'),
   [

@@ -129,6 +129,34 @@ def test_a_touched_folder_is_still_served(export, tmp_path, monkeypatch):
       store.get('cluster_models')
 
 
+def test_a_folder_that_cannot_be_listed_hides_nothing_loaded(
+  export, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(models, '_REFRESH_SECONDS', 600)
+  export()
+  store = models.ModelStore(tmp_path)
+  store.load_newest()
+
+  def fail(path):
+    raise OSError(errno.EIO, 'Input/output error')
+
+  with store.refreshed(), monkeypatch.context() as broken:
+    broken.setattr(models, 'os', types.SimpleNamespace(scandir=fail))
+    assert store.get('cluster_models').version == 1
+    assert store.get('cluster_models', 1).version == 1
+    for ask in (
+      lambda: store.get('cluster_models', 2),
+      lambda: store.get('others'),
+      lambda: store.statuses('cluster_models'),
+      store.names,
+    ):
+      with pytest.raises(errors.RequestError, match='cannot be read') as error:
+        ask()
+      assert error.value.status == 503
+    broken.setattr(served_model.pathlib.Path, 'stat', fail)
+    assert store.get('cluster_models').version == 1
+
+
 def test_states_are_those_of_tensorflow_serving(export, tmp_path):
   for _ in range(3):
     export()

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.testing import exportable
-from tff_algos.serving import monitoring
+from tff_algos.serving import lanes, monitoring
 
 X = exportable.sample_inputs(3)
 ANNA = {'client_id': 'anna', 'x': [1, 2, 3, 4]}
@@ -522,6 +522,21 @@ def test_clients_choose_no_labels_of_metrics(served):
     get(served, f'made-up-{i}')
     get(served, f'anna/versions/{70 + i}')
   assert not [key for key in metrics(served) if 'made-up' in key or '7' in key]
+
+
+def test_bugs_have_a_request_id_and_one_trace(served, monkeypatch, caplog):
+  def submit(self, *arguments, **options):
+    raise AssertionError('our secret')
+
+  monkeypatch.setattr(lanes.Lanes, 'submit', submit)
+  reply = served.http.post(
+    '/v1/models/anna:predict', content=b'{}', headers={'x-request-id': 'mine'}
+  )
+  assert reply.status_code == 500
+  assert reply.headers['x-request-id'] == 'mine'
+  assert reply.json() == {'error': 'internal error at /v1/models/anna:predict'}
+  (trace,) = [one for one in caplog.records if one.exc_info]
+  assert 'our secret' in str(trace.exc_info[1])
 
 
 def test_request_ids(served):

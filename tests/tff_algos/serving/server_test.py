@@ -6,13 +6,19 @@ import json
 import os
 import signal
 import socket
+import sys
 import threading
 import time
+import types
+from concurrent import futures
 
+import grpc
+import httpx
 import pytest
 
 from tests.testing import certificates
 from tff_algos.core import errors
+from tff_algos.serving import lanes as lanes_lib
 from tff_algos.serving import models, server, server_config
 
 
@@ -149,6 +155,55 @@ def test_serves_until_a_signal_and_leaves_nothing(store, tmp_path):
   assert [is_free(port) for port in seen[:2]] == [True, True]
   assert not list(tmp_path.iterdir())
   assert [signal.getsignal(number) for number in numbers] == before
+
+
+def test_a_signal_while_models_are_loaded_is_not_the_servers():
+  def load_newest():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+  before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))
+  try:
+    with pytest.raises(SystemExit):
+      server.serve_until_signal(
+        types.SimpleNamespace(load_newest=load_newest),
+        server_config.ServerConfig(rest_api_port=0, port=0),
+      )
+  finally:
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_both_apis_have_the_same_grace_period(store, monkeypatch, caplog):
+  monkeypatch.setattr(server, '_GRACE_SECONDS', 2)
+  are_asked = threading.Barrier(3)
+
+  def submit(self, *arguments, **options):
+    are_asked.wait(20)
+    return futures.Future()
+
+  def ask_rest(port):
+    url = f'http://127.0.0.1:{port}/v1/models/anna:predict'
+    return httpx.post(url, content=b'{}', timeout=30), time.monotonic()
+
+  def ask_grpc(port):
+    with grpc.insecure_channel(f'127.0.0.1:{port}') as channel:
+      predict = '/tensorflow.serving.PredictionService/Predict'
+      with pytest.raises(grpc.RpcError) as error:
+        channel.unary_unary(predict)(b'', timeout=30)
+    assert error.value.code() == grpc.StatusCode.UNAVAILABLE
+    return time.monotonic()
+
+  monkeypatch.setattr(lanes_lib.Lanes, 'submit', submit)
+  config = server_config.ServerConfig(rest_api_port=0, port=0)
+  with futures.ThreadPoolExecutor(2) as pool:
+    with server.running(store, config) as ports:
+      by_rest = pool.submit(ask_rest, ports.rest_api_port)
+      by_grpc = pool.submit(ask_grpc, ports.port)
+      are_asked.wait(20)
+    reply, rest_end = by_rest.result(20)
+  assert abs(rest_end - by_grpc.result(20)) < 1.5
+  assert reply.status_code == 503
+  assert reply.json() == {'error': 'the server stops'}
+  assert not [one for one in caplog.records if one.exc_info]
 
 
 @pytest.mark.parametrize(

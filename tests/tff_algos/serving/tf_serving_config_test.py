@@ -1,8 +1,6 @@
 """Files of TensorFlow Serving, parsed as its messages."""
 
-import json
 import shlex
-import shutil
 
 import pytest
 from google.protobuf import (
@@ -10,7 +8,6 @@ from google.protobuf import (
   descriptor_pool,
   message_factory,
   text_format,
-  wrappers_pb2,
 )
 from tensorflow_serving.config import model_server_config_pb2
 
@@ -24,41 +21,26 @@ CONFIG = server_config.ServerConfig()
 
 @pytest.fixture(name='folder')
 def make_folder(tmp_path):
-  for name, kind in (
-    ('cluster_models', 'cluster_models'),
-    ('personalized_models', 'personalized_models'),
-    ('client_a b"c', 'client_model'),
-    ('foreign', None),
+  for name in (
+    'cluster_models',
+    'personalized_models',
+    'client_a b"c',
+    'foreign',
   ):
-    extra = tmp_path / 'ex port' / name / '3' / 'assets.extra'
-    extra.mkdir(parents=True)
-    if kind is not None:
-      content = {'bundle_format': 1, 'files': {}, 'kind': kind}
-      (extra / 'bundle.json').write_text(json.dumps(content))
+    (tmp_path / 'ex port' / name / '3').mkdir(parents=True)
   (tmp_path / 'ex port' / 'empty').mkdir()
   return tmp_path / 'ex port'
 
 
-def message(name, wrapped=(), **fields):
+def message(name, **fields):
   """A message as TensorFlow Serving declares it, which its package lacks."""
-  file = descriptor_pb2.FileDescriptorProto(
-    name=f'{name}.proto', package='t', dependency=[wrappers_pb2.DESCRIPTOR.name]
-  )
+  file = descriptor_pb2.FileDescriptorProto(name=f'{name}.proto', package='t')
   declared = file.message_type.add(name=name)
-  for number, field in enumerate(wrapped, start=1):
-    declared.field.add(
-      name=field,
-      number=number,
-      type=_Field.TYPE_MESSAGE,
-      label=_Field.LABEL_OPTIONAL,
-      type_name='.google.protobuf.Int64Value',
-    )
   for number, (field, kind) in enumerate(fields.items(), start=1):
     declared.field.add(
       name=field, number=number, type=kind, label=_Field.LABEL_OPTIONAL
     )
   pool = descriptor_pool.DescriptorPool()
-  pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
   pool.Add(file)
   return message_factory.GetMessageClass(
     pool.FindMessageTypeByName(f't.{name}')
@@ -75,16 +57,14 @@ def models_of(path):
   }
 
 
-def test_all_models_are_served_without_batching(folder, tmp_path):
+def test_all_models_are_served(folder, tmp_path):
   out = tmp_path / 'out'
   text = tf_serving_config.write(folder, out, CONFIG)
   names = ['client_a b"c', 'cluster_models', 'foreign', 'personalized_models']
   assert models_of(out / 'models.config') == {
     name: (f'/export/{name}', 'tensorflow') for name in names
   }
-  comment, command = text.splitlines()[0], text.split('# Beside it')[0]
-  assert comment == '# All models.'
-  assert shlex.split(command.replace('\\\n', ''), comments=True) == [
+  assert shlex.split(text.replace('\\\n', '')) == [
     *('docker', 'run', '--rm'),
     *('-p', '127.0.0.1:8500:8500', '-p', '127.0.0.1:8501:8501'),
     *('-v', f'{folder}:/export:ro', '-v', f'{out}:/config:ro'),
@@ -98,8 +78,7 @@ def test_all_models_are_served_without_batching(folder, tmp_path):
 
 def test_labels(folder, tmp_path):
   for version in (4, 5):
-    extra = folder / 'cluster_models' / str(version) / 'assets.extra'
-    shutil.copytree(folder / 'cluster_models' / '3' / 'assets.extra', extra)
+    (folder / 'cluster_models' / str(version)).mkdir()
   named = labels.Labels({'stable': 3, 'canary': 4}, 0.1)
   labels.assign(folder, ['cluster_models'], named)
   out = tmp_path / 'out'
@@ -121,43 +100,8 @@ def test_labels(folder, tmp_path):
     tf_serving_config.write(folder, out, CONFIG)
 
 
-def test_no_batch_has_examples_of_several_clients(folder, tmp_path):
-  out = tmp_path / 'out'
-  text = tf_serving_config.write(folder, out, CONFIG)
-  assert set(models_of(out / 'batched_models.config')) == {
-    'client_a b"c',
-    'personalized_models',
-  }
-  (command,) = [one for one in text.split('# ') if '--enable_batching' in one]
-  assert '--model_config_file=/config/batched_models.config' in command
-  assert '-p 127.0.0.1:8510:8500 -p 127.0.0.1:8511:8501' in command
-
-
-def test_without_such_models_there_is_no_batching(folder, tmp_path):
-  for name in ('client_a b"c', 'personalized_models'):
-    (folder / name).rename(tmp_path / name)
-  out = tmp_path / 'out'
-  assert 'batching' not in tf_serving_config.write(folder, out, CONFIG)
-  assert {path.name for path in out.iterdir()} == {
-    'models.config',
-    'monitoring.config',
-  }
-
-
-def test_batching_and_monitoring_are_valid(folder, tmp_path):
+def test_monitoring_is_valid(folder, tmp_path):
   tf_serving_config.write(folder, tmp_path, CONFIG)
-  batching = text_format.Parse(
-    (tmp_path / 'batching.config').read_text(),
-    message(
-      'BatchingParameters',
-      wrapped=(
-        *('max_batch_size', 'batch_timeout_micros', 'max_enqueued_batches'),
-        'num_batch_threads',
-      ),
-    ),
-  )
-  assert batching.max_batch_size.value == 128
-  assert batching.num_batch_threads.value >= 1
   lines = (tmp_path / 'monitoring.config').read_text().splitlines()
   assert (lines[0], lines[-1]) == ('prometheus_config {', '}')
   prometheus = text_format.Parse(
