@@ -33,7 +33,13 @@ class MlpConfig(model_options.ModelConfig):
 def build_mlp(
   config: MlpConfig, input_shape: tuple[int, ...], num_outputs: int
 ) -> model_lib.Model:
-  """Returns a classifier: dense layers with ReLU, then one logit per class."""
+  """Returns dense layers with ReLU, then a logit per class or one output.
+
+  Args:
+    config: Sizes.
+    input_shape: Shape of one example.
+    num_outputs: Number of classes, or 1 for regression.
+  """
   sizes = [math.prod(input_shape), *config.hidden_sizes, num_outputs]
   num_layers = len(sizes) - 1
 
@@ -65,7 +71,7 @@ def build_mlp(
 
   return model_lib.Model(
     'mlp',
-    model_lib.CLASSIFICATION,
+    model_lib.REGRESSION if num_outputs == 1 else model_lib.CLASSIFICATION,
     input_shape,
     num_outputs,
     initialize,

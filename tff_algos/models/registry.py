@@ -164,7 +164,7 @@ def build_model(
   if model.task != task:
     raise errors.ConfigError(
       f'config.model.name {name!r} is for {model.task}, but the data set is '
-      f'for {task}'
+      f"for {task}. Take another model, such as 'mlp', which is for both"
     )
   if model.input_dtype != input_dtype:
     raise errors.ConfigError(

@@ -37,6 +37,18 @@ def test_layers_of_the_given_sizes_with_relu_between():
   )
 
 
+def test_with_one_output_it_is_a_regression():
+  model = mlp.build_mlp(mlp.MlpConfig((4,)), (3,), 1)
+  outputs = model.apply(model.initialize(tf.constant([0, 1])), _random(5, 3))
+  targets = _random(5, seed=1)
+  np.testing.assert_allclose(
+    model.example_losses(outputs, targets),
+    (outputs.numpy()[:, 0] - targets) ** 2,
+    rtol=1e-6,
+  )
+  assert model.score_name == 'mse'
+
+
 def test_pfedkms_network_of_digits_has_101770_parameters():
   model = mlp.build_mlp(mlp.MlpConfig((128,)), (28, 28, 1), 10)
   assert trees.num_entries(model.weights_spec()) == 101_770

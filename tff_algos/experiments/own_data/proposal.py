@@ -176,7 +176,7 @@ def of_table(
   return Proposal(
     title=path,
     source='table',
-    model=_model(features_option.value),
+    model=_model(features_option.value, has_classes=bool(classes)),
     num_clients=len(by_name[roles.client].values),
     options=tuple(options),
     dataset=dataset,
@@ -260,7 +260,7 @@ def of_arrays(folder: str) -> Proposal:
   elif features.x_dtype == 'int32':
     model, notes = 'word_lstm', (_NO_WORDS,)
   elif len(features.x_shape) == 3 and min(sides) >= _SMALLEST_SIDE:
-    model = 'small_cnn'
+    model = 'small_cnn' if features.num_classes else 'mlp'
   return Proposal(
     title=folder,
     source='arrays',
@@ -525,9 +525,10 @@ def _describe(column: columns_lib.Column) -> str:
   return f'{column.name}: {text}'
 
 
-def _model(features: Sequence[Mapping[str, Any]]) -> str:
+def _model(features: Sequence[Mapping[str, Any]], *, has_classes: bool) -> str:
   if any(feature.get('type') == 'image' for feature in features):
-    return 'small_cnn'
+    # The networks for images are classifiers.
+    return 'small_cnn' if has_classes else 'mlp'
   if any(feature.get('encoding') == 'ids' for feature in features):
     return 'word_lstm'
   return 'mlp'

@@ -47,6 +47,14 @@ def test_arrays_of_each_client(tmp_path):
   assert config.dataset.source.options['folder'] == str(tmp_path / 'raw')
 
 
+def test_targets_of_a_regression_have_a_model(tmp_path):
+  examples = {c: (x, y / 4) for c, (x, y) in _clients().items()}
+  with conversion.from_arrays(examples, tmp_path) as dataset:
+    config = experiment.parse(config_file.load(f'{tmp_path}/config.py'))
+    model = experiment.build_algorithm(config, dataset).cluster_model
+  assert model.score_name == 'mse'
+
+
 def test_official_test_split_and_options(tmp_path):
   test = {c: (x[:4] + 100, y[:4]) for c, (x, y) in _clients().items()}
   options = {

@@ -84,6 +84,9 @@ def test_given_columns_come_before_guesses(tmp_path):
   assert 'classes' not in options  # A regression: more than 20 values.
   assert options['features'] == ({'name': 'note', 'type': 'text'},)
   assert 'Regression. Targets from 1 to 29' in found.notes[1]
+  assert found.model == 'mlp'
+  images = [{'name': 'note', 'type': 'image', 'shape': (8, 8, 1)}]
+  assert proposal.of_table(path, table, given, images).model == 'mlp'
   # Four rows have no label: twice as many may be left out, in percents.
   assert found.dataset['max_dead_letter_fraction'] == 0.27
 
