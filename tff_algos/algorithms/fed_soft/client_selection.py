@@ -84,8 +84,10 @@ def draw_shares(
   Returns:
     `[num_clients, num_clusters]`, >= 0; rows of zeros for other clients.
   """
-  probs = selection_probs(importance_weights, population.available_examples)
   available = len(population.clients_with_examples)
+  if not available:
+    return np.zeros(np.shape(importance_weights))
+  probs = selection_probs(importance_weights, population.available_examples)
   draws_all = cohort_size_per_cluster == available
   if selection == 'weighted_full' or (
     selection == 'without_replacement' and draws_all

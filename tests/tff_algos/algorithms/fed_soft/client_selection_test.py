@@ -132,3 +132,12 @@ def test_shares_are_probabilities_of_everybody_or_slots(
       _generator(),
     )
     np.testing.assert_array_equal(shares, slots)
+
+
+@pytest.mark.parametrize('selection', client_selection.SELECTIONS)
+def test_where_nobody_is_available_nobody_is_drawn(selection):
+  population = _population(10, 20)._replace(is_available=np.zeros(2, bool))
+  shares = client_selection.draw_shares(
+    np.full((2, 3), 0.5), population, selection, 1, _generator()
+  )
+  np.testing.assert_array_equal(shares, np.zeros((2, 3)))
