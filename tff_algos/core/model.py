@@ -74,6 +74,18 @@ class Model:
       traced.structured_outputs,
     )
 
+  def random_inputs(self, num_examples: int, seed: tf.Tensor) -> tf.Tensor:
+    """Returns examples to try the model on, `[num_examples, *input_shape]`."""
+    shape = [num_examples, *self.input_shape]
+    if self.input_dtype.is_floating:
+      return tf.random.stateless_normal(
+        shape, seed, stddev=3.0, dtype=self.input_dtype
+      )
+    # Which ids there are, no model says; but as many as it predicts.
+    return tf.random.stateless_uniform(
+      shape, seed, 0, self.num_outputs, self.input_dtype
+    )
+
   @property
   def label_dtype(self) -> tf.DType:
     """Returns int32 for classes and float32 for regression targets."""

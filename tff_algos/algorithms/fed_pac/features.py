@@ -35,8 +35,8 @@ class FeatureModel:
     """Splits a classifier.
 
     Raises:
-      ConfigError: If it does not end in a dense layer after another layer, or
-        predicts more than one class per example.
+      ConfigError: If it does not end in a dense layer after another layer and
+        without an activation, or predicts more than one class per example.
     """
     self.groups = weight_groups.WeightGroups(model, (weight_groups.LAST_LAYER,))
     head = self.groups.spec.private
@@ -54,6 +54,25 @@ class FeatureModel:
     self._model = model
     self._kernel = kernels[0]
     self.width = int(head[self._kernel].shape[0])  # pyright: ignore[reportArgumentType]
+    if head[self._kernel].shape[1] != model.num_outputs or not self._agrees():
+      raise errors.ConfigError(
+        'features need a classifier whose outputs are those of its last layer, '
+        f'but {model.name!r} changes them, say by an activation; take another '
+        'model'
+      )
+
+  def _agrees(self) -> bool:
+    """Returns whether features and head make the model, by trying."""
+    with tf.init_scope():
+      seed = tf.constant([1, 2])
+      weights = self._model.initialize(seed)
+      x = self._model.random_inputs(8, seed)
+      shared, head = self.groups.split(weights)
+      expected = self._model.apply(weights, x)
+      gap = self.outputs(head, self.features(shared, x)) - expected
+      scale = tf.reduce_max(tf.abs(expected))
+      tolerance = 10 * self._model.output_tolerance * scale
+      return bool(tf.reduce_max(tf.abs(gap)) <= tolerance)
 
   def features(self, shared: model_lib.Weights, x: tf.Tensor) -> tf.Tensor:
     """Returns the features of examples, `[batch, width]`.

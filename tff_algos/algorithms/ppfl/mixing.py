@@ -237,7 +237,7 @@ def _is_affine(model, names):
       (name, draws[name] + tf.random.stateless_normal(draws[name].shape, seed))  # pyright: ignore[reportArgumentType]
       for name in names
     )
-    x = _random_inputs(model, 16, seed)
+    x = model.random_inputs(16, seed)
 
     def outputs(shares):
       canonical = trees.mix(shares, moved)
@@ -256,16 +256,3 @@ def _is_affine(model, names):
     return bool(
       tf.reduce_max(tf.abs(gap)) <= 10 * model.output_tolerance * scale
     )
-
-
-def _random_inputs(model, num_examples, seed):
-  """Returns `[num_examples, *input_shape]`, of the model's input dtype."""
-  shape = [num_examples, *model.input_shape]
-  if model.input_dtype.is_floating:
-    return tf.random.stateless_normal(
-      shape, seed, stddev=3.0, dtype=model.input_dtype
-    )
-  # Which ids there are, no model says; but as many as it predicts.
-  return tf.random.stateless_uniform(
-    shape, seed, 0, model.num_outputs, model.input_dtype
-  )

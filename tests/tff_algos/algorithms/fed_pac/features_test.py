@@ -48,12 +48,12 @@ def test_a_head_without_bias_and_convolutions():
   np.testing.assert_allclose(outputs, model.apply(weights, _X), rtol=1e-5)
 
 
-def _perceptron(input_shape, num_outputs):
+def _perceptron(input_shape, num_outputs, activation=None):
   return tf.keras.Sequential(
     [
       tf.keras.layers.Input(input_shape),
       tf.keras.layers.Dense(5, 'tanh'),
-      tf.keras.layers.Dense(num_outputs),
+      tf.keras.layers.Dense(num_outputs, activation),
     ]
   )
 
@@ -71,6 +71,14 @@ def test_a_keras_head_with_bias():
   np.testing.assert_allclose(
     parted.outputs(head, hidden), model.apply(weights, x), rtol=1e-5, atol=1e-6
   )
+
+
+def test_an_activation_after_the_last_layer_is_refused():
+  model = keras_models.from_keras(
+    lambda shape, count: _perceptron(shape, count, 'relu'), (16,), 3
+  )
+  with pytest.raises(errors.ConfigError, match='changes them, say by an act'):
+    features.FeatureModel(model)
 
 
 def test_sums_by_class_leave_padding_out():
