@@ -84,7 +84,8 @@ def get_config(
     # Of MNIST's training images, as in the release.
     config.dataset.update(pixel_mean=0.1307, pixel_std=0.3081)
   if variant.endswith(_FALLING):
-    fall_as_released(config)
+    # As in PPFL's release, for all methods.
+    config.lr_schedule.after_rounds = (100, 150)
   for training in base.trainings(config):
     training.update(
       batch_size=128,
@@ -100,11 +101,6 @@ def get_config(
 def data_of(variant: str) -> str:
   """Returns the variant of the same clients, pixels and rates as they are."""
   return variant.removesuffix(_FALLING).removesuffix(_STANDARDIZED)
-
-
-def fall_as_released(config: ml_collections.ConfigDict) -> None:
-  """Sets the learning-rate schedule of PPFL's release, for all methods."""
-  config.lr_schedule.after_rounds = (100, 150)
 
 
 def num_groups(variant: str) -> int:

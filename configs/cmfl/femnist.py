@@ -5,7 +5,7 @@ r"""CMFL at its paper's sizes on handwritten letters, or on FEMNIST itself.
 
 DIR holds the IDX files of EMNIST letters. They have no writers, so 355 clients, a
 tenth of FEMNIST's number of writers, divide each of the 26 classes by a Dirichlet draw
-of concentration 0.3. The other variants are those of configs/committees.py: 36 clients
+of concentration 0.3. The other variants are those of configs/committees.py: 35 clients
 are active, a committee of 14 and 21 training clients, of which 14 are averaged.
 
 The variant `writers` is `similar` on LEAF's FEMNIST (3,550 writers, 62 classes,

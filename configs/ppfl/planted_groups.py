@@ -5,14 +5,14 @@ r"""PPFL on its clients in planted groups.
 
 Clients, networks and deviations from the paper: configs/planted_groups.py. On `mnist`
 whole models are canonical, on `cifar10` heads. A variant names data and a method, for
-example `mnist_released`; without a method it is PPFL1:
+example `mnist_falling_released`; without a method it is PPFL1:
 
   (none)         PPFL1, outputs are mixed (Algorithm 3)
   ppfl2          parameters are mixed; for heads and regressions the same function
   probabilities  probabilities are mixed (Eq. 11)
   released       as in the authors' release: theta first, then an epoch of mirror steps
-                 on batches, equal client weights, decaying learning rates (the other
-                 methods have these on `mnist_falling` and so on)
+                 on batches, equal client weights; its decaying learning rates are those
+                 of the data `mnist_falling` and so on
   random_block   Algorithm 1
 
 In the gradient of a membership a client's loss has the factor 1 relative to the
@@ -45,8 +45,6 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   data, method = base.part(variant, planted_groups.VARIANTS, METHODS)
   config = planted_groups.get_config('ppfl', data, _LEARNING_RATES)
   config.name = f'PPFL on clients in planted groups, {variant}'
-  if method == 'released':
-    planted_groups.fall_as_released(config)
   data = planted_groups.data_of(data)
   config.algorithm.update(
     num_clusters=planted_groups.num_groups(data),
