@@ -119,7 +119,7 @@ class Experiment:
     claims: Claims to be judged.
     choose_by: Metric of the last round by whose mean over seeds the best of the
       cells of a pattern is chosen; empty if all are named.
-    needs: Why it was not run; empty for one that a CPU affords.
+    needs: Why it was not run; empty once a result is stored.
   """
 
   id: str
