@@ -48,13 +48,15 @@ VARIANTS = (
 )
 # As in PPFL's release, for all methods.
 WEIGHT_DECAY = 5e-4
-_NO_RATES = types.MappingProxyType({})
+_LEARNING_RATES = types.MappingProxyType({'cifar10': 0.03})
 # Planes are class 0, cars 1, ships 8 and trucks 9.
 _CIFAR10_GROUPS = ((1, 9), (0, 8), (2, 3, 4, 5, 6, 7))
 
 
 def get_config(
-  algorithm: str, variant: str, learning_rates: Mapping[str, float] = _NO_RATES
+  algorithm: str,
+  variant: str,
+  learning_rates: Mapping[str, float] = _LEARNING_RATES,
 ) -> ml_collections.ConfigDict:
   """Returns the config of one of `VARIANTS`.
 

@@ -15,12 +15,10 @@ import ml_collections
 
 from configs import planted_groups
 
-_LEARNING_RATES = {'cifar10': 0.03}
-
 
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `planted_groups.VARIANTS`."""
-  config = planted_groups.get_config('ditto', variant, _LEARNING_RATES)
+  config = planted_groups.get_config('ditto', variant)
   config.name = f'Ditto on clients in planted groups, {variant}'
   config.algorithm.update(cohort_size=0, proximal_weight=0.1)
   return config

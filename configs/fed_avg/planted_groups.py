@@ -15,12 +15,10 @@ import ml_collections
 
 from configs import planted_groups
 
-_LEARNING_RATES = {'cifar10': 0.03}
-
 
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `planted_groups.VARIANTS`."""
-  config = planted_groups.get_config('fed_avg', variant, _LEARNING_RATES)
+  config = planted_groups.get_config('fed_avg', variant)
   config.name = f'FedAvg on clients in planted groups, {variant}'
   config.algorithm.update(cohort_size=config.dataset.partition.num_clients)
   return config

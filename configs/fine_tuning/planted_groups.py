@@ -16,12 +16,10 @@ import ml_collections
 
 from configs import planted_groups
 
-_LEARNING_RATES = {'cifar10': 0.03}
-
 
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `planted_groups.VARIANTS`."""
-  config = planted_groups.get_config('fine_tuning', variant, _LEARNING_RATES)
+  config = planted_groups.get_config('fine_tuning', variant)
   config.name = (
     f'FedAvg and fine-tuning on clients in planted groups, {variant}'
   )

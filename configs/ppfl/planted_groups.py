@@ -31,7 +31,6 @@ import ml_collections
 from configs import base, planted_groups
 
 METHODS = ('ppfl1', 'ppfl2', 'probabilities', 'released', 'random_block')
-_LEARNING_RATES = {'cifar10': 0.03}
 _MEMBERSHIP_RATES = {
   'cifar10': 0.5,
   'mnist_ppfl2': 0.5,
@@ -43,7 +42,7 @@ _MEMBERSHIP_RATES = {
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of a variant of `planted_groups.VARIANTS` and METHODS."""
   data, method = base.part(variant, planted_groups.VARIANTS, METHODS)
-  config = planted_groups.get_config('ppfl', data, _LEARNING_RATES)
+  config = planted_groups.get_config('ppfl', data)
   config.name = f'PPFL on clients in planted groups, {variant}'
   data = planted_groups.data_of(data)
   config.algorithm.update(
