@@ -149,21 +149,6 @@ def test_a_workdir_of_an_object_store_in_use_is_tried_later(
   assert (failure['reason'], failure['exit_code']) == ('infrastructure', 75)
 
 
-@pytest.mark.verify
-def test_beam_options_choose_the_engine_and_not_the_bytes(
-  launcher, digits_dataset, tmp_path
-):
-  program = launcher.run(
-    'binaries.preprocess',
-    _DIGITS,
-    f'--workdir={tmp_path}',
-    '--nocard',
-    '--beam_options=--direct_num_workers=2 --direct_running_mode=multi_threading',
-  )
-  assert program.returncode == 0, program.stderr
-  assert raw_data.file_bytes(tmp_path) == raw_data.file_bytes(digits_dataset)
-
-
 @pytest.mark.parametrize(
   ('arguments', 'words'),
   [

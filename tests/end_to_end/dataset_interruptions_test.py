@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from pipelines import build_dataset
-from tests.testing import raw_data
+from tests.testing import patience, raw_data
 from tff_algos.data import dataset as dataset_lib
 
 _ROOT = pathlib.Path(__file__).parents[2]
@@ -44,19 +44,15 @@ def _start_and_signal(dataset, temp, number, flags):
     cwd=_ROOT,
     env=dict(os.environ, TMPDIR=str(temp)),
     stdout=subprocess.DEVNULL,
-    stderr=subprocess.PIPE,
     start_new_session=True,
   )
   try:
-    deadline = time.monotonic() + 60
-    while not list(dataset.glob('.staging-*/work/survey-*')):
-      assert process.poll() is None, process.stderr.read().decode()
-      assert time.monotonic() < deadline
-      time.sleep(0.02)
+    patience.until(
+      lambda: [*dataset.glob('.staging-*/work/survey-*')], alive=[process]
+    )
     os.kill(process.pid, number)
     return process.wait(timeout=60)
   finally:
-    process.stderr.close()
     _wait_for_the_end_of_session(process.pid)
 
 

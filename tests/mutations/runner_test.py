@@ -8,10 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
+
+from tests.testing import patience
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _CODE = 'LIMIT = 3\nNAME = "x"\n\ndef count():\n  return LIMIT\n'
@@ -164,16 +165,13 @@ def test_interrupted_run_leaves_nothing(project, signum, status):
   hanging_tests = _TESTS.replace("== 'hangs'", "== 'x'")
   (project.root / 'code_test.py').write_text(hanging_tests)
   process = project.start(patience=60, room=_KILLED)
-  deadline = time.monotonic() + 60
-  while not any('sleep' in one for one in project.processes()):
-    assert time.monotonic() < deadline and process.poll() is None
-    time.sleep(0.02)
+  patience.until(
+    lambda: any('sleep' in one for one in project.processes()), alive=[process]
+  )
   process.send_signal(signum)
   process.communicate(timeout=60)
   assert process.returncode == status
   if signum == signal.SIGKILL:  # Its files stay, but no process does.
-    while project.processes():
-      assert time.monotonic() < deadline
-      time.sleep(0.02)
+    patience.until(lambda: not project.processes())
     for folder in project.temporary.iterdir():
       shutil.rmtree(folder)

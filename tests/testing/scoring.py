@@ -14,13 +14,16 @@ CLIENT_IDS = ('anna', 'b/2', 'çelik', 'eve', 'finn')
 _COLUMNS = ('a', 'b', 'c', 'd')
 
 
-def build_dataset_of_known_clients(folder: pathlib.Path) -> pathlib.Path:
-  """Builds a dataset in `<folder>/dataset`; every client has all splits."""
+def build_dataset_of_known_clients(
+  folder: pathlib.Path, unlabelled: tuple[str, ...] = ()
+) -> pathlib.Path:
+  """Builds a dataset in `<folder>/dataset`; labelled clients have all splits."""
   rng = np.random.default_rng(6)
-  rows = [
-    ','.join([*(f'{value:.5f}' for value in x), f'c{i % 3}', CLIENT_IDS[i % 5]])
-    for i, x in enumerate(rng.normal(size=(300, len(_COLUMNS))))
-  ]
+  rows = []
+  for i, x in enumerate(rng.normal(size=(300, len(_COLUMNS)))):
+    client_id = CLIENT_IDS[i % 5]
+    label = '' if client_id in unlabelled else f'c{i % 3}'
+    rows.append(','.join([*(f'{value:.5f}' for value in x), label, client_id]))
   folder.mkdir(parents=True, exist_ok=True)
   header = ','.join((*_COLUMNS, 'y', 'who'))
   (folder / 'table.csv').write_text('\n'.join((header, *rows)) + '\n')
@@ -40,6 +43,7 @@ def build_dataset_of_known_clients(folder: pathlib.Path) -> pathlib.Path:
       'partition': {'law': 'natural'},
       'splits': {'held_out_fraction': 0.2, 'test_ratio': 0.4},
       'num_shards': 3,
+      'keep_unlabelled': bool(unlabelled),
     },
   )
   return build_dataset.build(config, folder / 'dataset').path

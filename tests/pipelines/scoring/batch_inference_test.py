@@ -143,6 +143,27 @@ def test_every_client_is_scored_by_its_model(workdir, tmp_path):
     assert part in text
 
 
+def test_unlabelled_clients_are_scored(workdir, tmp_path):
+  unlabelled = ('anna', 'eve')
+  result = _score(
+    workdir,
+    tmp_path / 'out',
+    dataset=scoring.build_dataset_of_known_clients(tmp_path, unlabelled),
+    otherwise='cluster_0',
+  )
+  counts = result.manifest['counts']
+  assert counts['unlabelled_examples'] == 120
+  table = parquet.read_table(result.folder).to_pylist()
+  assert len(table) == counts['examples'] > 120
+  for row in table:
+    is_unlabelled = row['client_id'] in unlabelled
+    assert (row['label'] is None) == is_unlabelled
+    assert (row['correct'] is None) == is_unlabelled
+    assert (row['group'] == 'unlabelled') == is_unlabelled
+  correct = [row['correct'] for row in table if row['correct'] is not None]
+  assert result.manifest['accuracy'] == np.mean(correct)
+
+
 def test_one_cluster_for_all(workdir, tmp_path):
   result = _score(
     workdir,

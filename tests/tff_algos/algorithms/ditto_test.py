@@ -52,10 +52,10 @@ def _build(is_fine_tuning=False, **options):
   return ditto.build_ditto(points.model(2), ditto.DittoConfig(**options))
 
 
-def _run(algorithm, num_rounds=1, source=_SOURCE):
+def _run(algorithm, num_rounds=1):
   """Returns w, the served models `[N, 2]`, numbers of updates, outputs."""
   server_state, states, outputs = toys.run_rounds(
-    algorithm, debug_runtime.DebugRuntime(algorithm, 5), source, num_rounds
+    algorithm, debug_runtime.DebugRuntime(algorithm, 5), _SOURCE, num_rounds
   )
   served = np.stack(
     [
@@ -208,18 +208,6 @@ def test_between_two_fine_tunings_clients_keep_their_models():
   np.testing.assert_array_equal(third[_AVAILABLE], second[_AVAILABLE])
   assert updates == [1, 1, 1, 0, 1]
   assert len(outputs) == 4
-
-
-def test_a_client_with_nan_keeps_its_model_and_is_in_no_mean():
-  source = points.clients(_POINTS)
-  source.examples(4).x[0, 1] = np.nan
-  algorithm = _build(cohort_size=0)
-  model, served, updates, outputs = _run(algorithm, source=source)
-  expected = _average(_start(), np.array([0, 1, 2]))
-  np.testing.assert_allclose(model, expected, rtol=1e-5, atol=1e-6)
-  np.testing.assert_array_equal(served[4], model)
-  assert updates == [1, 1, 1, 0, 0]
-  assert [output.num_invalid for output in outputs] == [1, 1]
 
 
 def test_no_personalized_model_is_uploaded():

@@ -180,15 +180,6 @@ def test_squared_distances_of_hundreds_still_tell_models_apart():
   np.testing.assert_allclose(loss, 1800.4, atol=0.5)
 
 
-def test_a_client_with_nan_is_left_out_and_keeps_its_membership():
-  source = points.clients(_POINTS)
-  source.examples(2).x[0, 1] = np.nan
-  centers, memberships, output = _run(_build(), source)
-  assert output.num_invalid == 1
-  np.testing.assert_allclose(centers, _FIRST, rtol=1e-5)
-  np.testing.assert_array_equal(memberships[2], [0.5, 0.5])
-
-
 @pytest.mark.parametrize(
   'optimizer',
   [

@@ -104,15 +104,6 @@ def test_aggregation_comes_before_the_local_steps():
   np.testing.assert_allclose(models, expected, rtol=1e-6)
 
 
-def test_a_client_with_nan_is_left_out_and_keeps_its_model():
-  source = points.clients(_POINTS)
-  source.examples(3).x[0, 1] = np.nan
-  mean, models, output = _step(1, 1, source)
-  assert output.num_invalid == 1
-  assert models[3].tolist() == _MODELS[3].tolist()
-  np.testing.assert_allclose(mean, models[:2].mean(axis=0), rtol=1e-6)
-
-
 def test_if_nobody_has_examples_the_mean_stays():
   source = points.clients([np.zeros((0, 2))] * 4)
   mean, models, _ = _step(1, 2, source, mean=[9, 9])

@@ -103,14 +103,6 @@ def test_if_the_cohort_alone_trains_the_global_models_are_the_same():
   assert sum(updates) < 9
 
 
-def test_the_cohort_of_all_is_everybody():
-  """However it is drawn."""
-  model, thetas, _, _ = _run(2)
-  drawn_model, drawn_thetas, _, _ = _run(2, cohort_size=3)
-  np.testing.assert_array_equal(model, drawn_model)
-  np.testing.assert_array_equal(thetas, drawn_thetas)
-
-
 @pytest.mark.parametrize('tolerance', [0.0, 0.1])
 def test_if_nobody_is_valid_the_model_stays(tolerance):
   source = points.clients(_POINTS)

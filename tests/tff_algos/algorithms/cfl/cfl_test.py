@@ -45,9 +45,9 @@ def _build(**options):
   return cfl.build_cfl(points.model(2), cfl.CflConfig(**options))
 
 
-def _run(algorithm, num_rounds=_NUM_ROUNDS, source=_SOURCE):
+def _run(algorithm, num_rounds=_NUM_ROUNDS):
   with toys.graph_runtime(algorithm, _NUM_CLIENTS) as runtime:
-    return toys.run_rounds(algorithm, runtime, source, num_rounds)
+    return toys.run_rounds(algorithm, runtime, _SOURCE, num_rounds)
 
 
 @functools.cache
@@ -167,22 +167,6 @@ def test_uniform_weighting_counts_clients():
   np.testing.assert_allclose(
     server_state.cluster_models['point'][0], expected, rtol=1e-5
   )
-
-
-def test_a_client_with_nan_splits_nothing_and_keeps_its_cluster():
-  """The only one below on the right cannot be told from those above."""
-  source = points.clients(
-    [
-      np.repeat(m[np.newaxis], n, 0)
-      for m, n in zip(_MEANS, _SIZES, strict=True)
-    ]
-  )
-  source.examples(11).x[:] = np.nan
-  server_state, _, outputs = _run(_build(), 8, source)
-  assert [output.num_invalid for output in outputs] == [1] * 8
-  found = server_state.cluster_assignment
-  assert int(server_state.num_active) == 2
-  assert found[11] == 0 != found[8]
 
 
 def test_everybody_gets_its_own_clusters_model_and_is_served_by_it():

@@ -222,28 +222,6 @@ def test_a_cluster_that_nobody_serves_keeps_its_model():
   assert int(output.server_metrics['num_empty_clusters']) == 1
 
 
-def test_a_client_with_nan_is_left_out_of_its_clusters():
-  """The mean is over those that came back; none: the centre stays."""
-  source = toys.linear_clients(_THETAS, np.full((5, 2), 0.5), _SIZES)
-  source.examples(3).x[0, 0] = np.nan
-  algorithm = _build()
-  server_state, states = toys.initial_states(algorithm, source.population)
-  before = states[3]
-  output = _train(
-    algorithm, source, server_state, states, [0, 2, 3], [[1, 0], [1, 0], [1, 1]]
-  )
-  assert output.num_invalid == 1
-  assert int(output.server_metrics['num_empty_clusters']) == 1
-  after = output.server_state.cluster_models['kernel']
-  np.testing.assert_allclose(
-    after[0], _kernels(states, [0, 2]).mean(axis=0), rtol=1e-6
-  )
-  np.testing.assert_array_equal(
-    after[1], server_state.cluster_models['kernel'][1]
-  )
-  tf.nest.map_structure(np.testing.assert_array_equal, states[3], before)
-
-
 @pytest.mark.parametrize('round_num', [1, 3])
 def test_a_client_with_nan_is_refused_by_an_estimation(round_num):
   """It keeps the importance that it had; if none, it gets the smoother."""

@@ -113,31 +113,6 @@ def test_refused_runs_are_told_and_what_is_told_is_escaped(tmp_path):
 
 
 @pytest.mark.usefixtures('no_pixels')
-def test_pictures_of_an_earlier_page_go(tmp_path):
-  fake_sweep.write(tmp_path, {(): (0.2,)}, ())
-  (tmp_path / 'report').mkdir()
-  (tmp_path / 'report' / 'effect_old.png').write_bytes(b'old')
-  index = sweep_page.write_report(sweep_lib.read(tmp_path))
-  assert not index.with_name('effect_old.png').exists()
-
-
-@pytest.mark.usefixtures('no_pixels')
-def test_a_failure_leaves_the_old_page(written, monkeypatch):
-  sweep, index = written
-  before = index.read_bytes()
-
-  def interrupt(sweep):
-    raise KeyboardInterrupt
-
-  last = sweep_page.PICTURES[-1]._replace(draw=interrupt)
-  monkeypatch.setattr(sweep_page, 'PICTURES', (last,))
-  with pytest.raises(KeyboardInterrupt):
-    sweep_page.write_report(sweep)
-  assert index.read_bytes() == before
-  assert not list(sweep.workdir.glob('.report*'))
-
-
-@pytest.mark.usefixtures('no_pixels')
 def test_without_ground_truth_no_clusters_are_found(tmp_path):
   levels = {(value,): (0.2, 0.3) for value in (0.1, 1.0)}
   fake_sweep.write(tmp_path, levels, _AXES[:1], ari=None, planted=False)

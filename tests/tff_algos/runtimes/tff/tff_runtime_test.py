@@ -71,20 +71,6 @@ def test_phase_by_hand_and_the_worker_ends():
   assert again.server_state.total == 25
 
 
-def test_client_that_is_not_finite_is_left_out():
-  algorithm = running_sum.algorithm()
-  clients = running_sum.source([1.0], [np.nan], [5.0])
-  with tff_runtime.TffRuntime(algorithm, 3) as runtime:
-    output = running_sum.run_call(
-      runtime, algorithm, clients, running_sum.phase_call([0, 1, 2], [0, 0, 0])
-    )
-  assert output.num_invalid == 1
-  assert output.server_state.total == 6
-  np.testing.assert_array_equal(
-    toys.states_of(output, [0, 1, 2]).num_turns, [1, 0, 1]
-  )
-
-
 @pytest.mark.parametrize('signum', [signal.SIGKILL, signal.SIGSEGV])
 def test_worker_that_dies_in_the_middle_ends_the_run_with_its_words(signum):
   algorithm = running_sum.algorithm(client_work=_work_for_ever)

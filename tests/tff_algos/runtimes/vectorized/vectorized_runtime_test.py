@@ -193,21 +193,6 @@ def test_the_budget_holds_all_resident_splits_together():
       assert [*runtime._resident._rows] == [source]
 
 
-def test_client_that_is_not_finite_is_left_out():
-  algorithm = running_sum.algorithm()
-  clients = running_sum.source([1.0], [np.nan], [np.inf, 1.0], [5.0])
-  call = running_sum.phase_call([0, 1, 2, 3], np.zeros(4))
-  with vectorized_runtime.VectorizedRuntime(algorithm, 4) as runtime:
-    output = running_sum.run_call(runtime, algorithm, clients, call)
-  assert output.num_invalid == 2
-  assert output.server_state.total == 6
-  assert output.server_state.mean == 3
-  np.testing.assert_array_equal(
-    toys.states_of(output, range(4)).num_turns, [1, 0, 0, 1]
-  )
-  assert output.client_metrics['x'].weight == 2
-
-
 def test_lack_of_memory_is_one_error_with_a_remedy():
   def client_work(message, client_input, client_state, data, seed):
     # 4 EiB, refused before anything is allocated.
