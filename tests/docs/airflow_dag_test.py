@@ -1,6 +1,9 @@
-"""The example DAG with a stub of Airflow."""
+"""The example DAG with a stub of Airflow, and with Airflow itself if given."""
 
 import importlib.util
+import json
+import os
+import re
 import subprocess
 import sys
 import types
@@ -10,6 +13,7 @@ import pytest
 from tests.testing import fake_nightly, programs
 
 _FILE = programs.ROOT / 'docs' / 'examples' / 'airflow_dag.py'
+_AIRFLOW_PYTHON = os.environ.get('AIRFLOW_PYTHON')
 _STEPS = ['dataset', 'drift', 'train', 'gate', 'release']
 
 
@@ -149,3 +153,92 @@ def test_the_program_ends_with_its_task(module, monkeypatch, tmp_path):
   with pytest.raises(KeyboardInterrupt):
     module.run_until('train', ds='2026-11-20')
   assert started[0].returncode == -15
+
+
+@pytest.fixture(scope='module')
+def real(tmp_path_factory):
+  """Runs `airflow` with the example and the stand-in for binaries.nightly."""
+  if not _AIRFLOW_PYTHON:
+    pytest.skip('AIRFLOW_PYTHON names no Python with Airflow: docs/airflow.md')
+  home = tmp_path_factory.mktemp('airflow')
+  fake_nightly.write(home / 'project')
+  text = _FILE.read_text()
+  for name, value in (
+    ('PROJECT', home / 'project'),
+    ('PYTHON', _AIRFLOW_PYTHON),
+    ('WORKDIR', home / 'work'),
+  ):
+    text = re.sub(
+      rf'^{name} = .*', f'{name} = {str(value)!r}', text, flags=re.M
+    )
+  text = text.replace('minutes=10', 'seconds=1')
+  (home / 'dags').mkdir()
+  (home / 'dags' / 'airflow_dag.py').write_text(text)
+  environment = {
+    name: value for name, value in os.environ.items() if 'PYTHON' not in name
+  } | {
+    'AIRFLOW_HOME': str(home),
+    'AIRFLOW__CORE__LOAD_EXAMPLES': 'False',
+    'AIRFLOW__CORE__UNIT_TEST_MODE': 'False',
+  }
+
+  def run(*arguments):
+    return subprocess.run(
+      [_AIRFLOW_PYTHON, '-m', 'airflow', *arguments],
+      env=environment,
+      cwd=home,
+      capture_output=True,
+      text=True,
+      timeout=300,
+    )
+
+  migrated = run('db', 'migrate')
+  assert migrated.returncode == 0, migrated.stderr
+  return run, home / 'work'
+
+
+def _states(run, date):
+  """Returns task -> state of the run of a date."""
+  found = run(
+    *('tasks', 'states-for-dag-run', 'every_night'),
+    *(f'{date}T00:00:00+00:00', '--output', 'json'),
+  )
+  rows = json.loads(found.stdout[found.stdout.index('[{') :])
+  return {row['task_id']: row['state'] for row in rows}
+
+
+@pytest.mark.slow
+def test_airflow_imports_the_example(real):
+  run, _ = real
+  assert 'No data found' in run('dags', 'list-import-errors').stdout
+  assert 'every_night' in run('dags', 'list').stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('date', 'codes', 'states', 'num_calls'),
+  [
+    ('2026-11-20', {}, ['success'] * 5, 5),
+    ('2026-11-21', {'train': [75, 75]}, ['success'] * 5, 7),
+    (
+      '2026-11-22',
+      {'dataset': [1]},
+      ['failed', *['upstream_failed'] * 4],
+      1,
+    ),
+    (
+      '2026-11-23',
+      {'gate': [3]},
+      [*['success'] * 3, 'failed', 'upstream_failed'],
+      4,
+    ),
+    ('2026-11-24', {'dataset': ['no_new_data']}, ['skipped'] * 5, 1),
+  ],
+)
+def test_airflow_runs_a_night(real, date, codes, states, num_calls):
+  run, workdir = real
+  fake_nightly.plan(workdir, {date: codes})
+  run('dags', 'test', 'every_night', date)
+  assert _states(run, date) == dict(zip(_STEPS, states, strict=True))
+  made = [call for call in fake_nightly.calls(workdir) if date in call]
+  assert len(made) == num_calls
