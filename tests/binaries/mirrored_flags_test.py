@@ -235,12 +235,12 @@ def test_build_train_die_elsewhere_go_on_export_and_serve(
       port = json.loads((tmp_path / 'ports').read_text())['rest_api_port']
       url = f'http://127.0.0.1:{port}/v1/models/cluster_models'
       run('export', '--nogate', *_ROUNDS, machine=machines[1])
-      while True:
-        answer = json.load(urllib.request.urlopen(url))
-        states = answer['model_version_status']
-        if {one['version'] for one in states} >= {'2'}:
-          break
-        time.sleep(0.2)
+
+      def versions():
+        states = json.load(urllib.request.urlopen(url))['model_version_status']
+        return {one['version'] for one in states}
+
+      patience.until(lambda: '2' in versions(), 240, [server])
   finally:
     s3.fault = lambda method, path: None
   assert failed[0] > 100
