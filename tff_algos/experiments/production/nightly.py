@@ -97,7 +97,8 @@ def run(
       first night, or the dataset's options test nights on what earlier ones
       were trained on.
     NotApprovedError: If the drift exceeds a threshold, the gate refuses the
-      candidate, or the parent was rolled back; the served models stay.
+      candidate, or the parent was rolled back or done anew on other data since;
+      the served models stay.
     WorkdirBusyError: If another night is running in the folder.
     UserError: If a step is refused for another reason.
   """
@@ -423,7 +424,8 @@ class _Night:
     """Publishes the candidate.
 
     Raises:
-      NotApprovedError: If the parent was rolled back during the gate.
+      NotApprovedError: If the parent was rolled back or done anew during the
+        gate.
     """
     self._check_parent()
     found = releasing.release(
