@@ -147,7 +147,7 @@ class Launcher:
 
   def _charge(self, seconds: float) -> None:
     self._charged_seconds += seconds
-    suite.charge('programs', seconds)
+    suite.charge(seconds)
 
 
 @contextlib.contextmanager

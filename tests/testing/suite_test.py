@@ -1,5 +1,6 @@
 """Tests of the suite's plugin: tiers, order, and what is charged to whom."""
 
+import collections
 import pathlib
 import subprocess
 import sys
@@ -121,14 +122,19 @@ def test_a_file_stays_in_one_process(tmp_path):
   assert len(set(used)) == 2
 
 
-def test_a_cause_inside_another_counts_alone(monkeypatch):
-  clock = iter([(0, 0), (1, 10), (3, 30), (6, 60), (10, 100)])
-  monkeypatch.setattr(suite, '_now', lambda: next(clock))
-  meter = suite._Meter()
-  with meter.span('outer'), meter.span('inner'):
-    pass
-  meter.charge('inner', 7)
-  causes, elsewhere = meter.take()
-  assert causes == {'outer': [2 + 4, 20 + 40], 'inner': [3 + 7, 30]}
-  assert elsewhere == 7
-  assert meter.take() == ({}, 0)
+def test_a_group_is_charged_with_its_tests_and_their_programs(monkeypatch):
+  seconds = iter([10.0, 13.0, 20.0, 20.5])
+  monkeypatch.setattr(suite.time, 'process_time', lambda: next(seconds))
+  monkeypatch.setattr(
+    suite.resource,
+    'getrusage',
+    lambda _: types.SimpleNamespace(ru_utime=1.0, ru_stime=1.0),
+  )
+  monkeypatch.setattr(suite, '_costs', costs := collections.Counter())
+  for name, programs in (('a', 7.0), ('b', 0.0)):
+    hook = suite.pytest_runtest_protocol(_Item(f'a_test.py::test_{name}'))
+    next(hook)
+    suite.charge(programs)
+    with pytest.raises(StopIteration, match='result'):
+      hook.send('result')
+  assert costs == {'a_test.py': 3.0 + 7.0 + 0.5}
