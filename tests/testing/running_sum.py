@@ -133,9 +133,9 @@ def algorithm(
     membership=lambda server_state, client_state, client_index: tf.ones([1]),
     carry=carrying.Carry(
       {
-        carrying.KEEP,
-        carrying.KEEP,
-        carrying.CLIENTS,
+        'total': carrying.KEEP,
+        'mean': carrying.KEEP,
+        'said': carrying.CLIENTS,
       }
     ),
   )

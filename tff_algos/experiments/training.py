@@ -191,7 +191,7 @@ def train(
       config.seed,
     )
     last = opened.training.num_rounds
-  if done == result.round_num:
+  if done == result.round_num == last:
     logging.info('%s is at round %d, the last: nothing to train.', folder, done)
   elif result.round_num < last and loop.is_spent(
     opened.algorithm, result.server_state

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.core import errors
+from tff_algos.core import carrying, errors
 from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Structure
+from tff_algos.numerics import statistics
 from tff_algos.rounds import aggregation, client_rows, composer
 
 # Tracing takes seconds: algorithm -> number of clients -> types by phase.
@@ -173,16 +174,21 @@ def check_algorithm(
     phase name -> its types.
 
   Raises:
-    StageTypeError: If two stages of a phase do not fit.
+    StageTypeError: If two stages of a phase do not fit, a metric has another
+      type, or `carry` has rules for other fields than the server state's.
   """
   known = _PHASES.setdefault(algorithm, {})
   if num_clients not in known:
     server_state, client_state = state_specs(algorithm, num_clients)
     data = data_spec(algorithm.cluster_model)
-    known[num_clients] = {
+    types = {
       name: check_phase(phase, server_state, client_state, data)
       for name, phase in algorithm.phases.items()
     }
+    for name, one in types.items():
+      _check_metrics(name, one)
+    _check_rules(algorithm, algorithm.carry.rules, server_state)
+    known[num_clients] = types
   return known[num_clients]
 
 
@@ -445,6 +451,53 @@ def _check_fields(
         f'{type(aggregator).__name__} needs the field {missing[0]!r}, but '
         f'client_work returns {spell(result)}'
       )
+
+
+def _check_metrics(phase_name: str, types: PhaseTypes) -> None:
+  """Raises StageTypeError unless all metrics are numbers.
+
+  Those of clients are means of scalars. Nested ones of the server are no
+  metrics.
+  """
+  for name, value in types.output.metrics.items():
+    is_mean = isinstance(value, statistics.MeanStat)
+    if not is_mean or not all(map(_is_number, value)):
+      raise errors.StageTypeError(
+        f'phase {phase_name!r}: metric {name!r} of client_work must be a '
+        f'statistics.MeanStat of scalars, got {spell(value)}'
+      )
+  for name, value in types.server_metrics.items():
+    if not (tf.nest.is_nested(value) or _is_number(value)):
+      raise errors.StageTypeError(
+        f'phase {phase_name!r}: metric {name!r} of server_update must be a '
+        f'number, got {spell(value)}'
+      )
+
+
+def _is_number(spec: tf.TensorSpec) -> bool:
+  is_numeric = spec.dtype.is_floating or spec.dtype.is_integer
+  return spec.shape.rank in (0, None) and (is_numeric or spec.dtype.is_bool)
+
+
+def _check_rules(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  rules: carrying.Rule | carrying.Rules,
+  state: Structure,
+) -> None:
+  """Raises StageTypeError unless every field of a server state has a rule."""
+  if isinstance(rules, carrying.Rule):
+    return
+  fields = state._asdict() if hasattr(state, '_asdict') else {}
+  differing = sorted(rules.keys() ^ fields.keys())
+  if differing:
+    raise errors.StageTypeError(
+      f'algorithm {algorithm.name!r}: carry must have a rule for each field of '
+      f'the server state, a NamedTuple, and for no other; {differing[0]!r} is '
+      f'in {"carry" if differing[0] in rules else "the server state"} alone, '
+      f'of type {spell(state)}'
+    )
+  for name, value in fields.items():
+    _check_rules(algorithm, rules[name], value)
 
 
 def _check_same(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import operator
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -10,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.core import checks, records, seeds
+from tff_algos.core import checks, errors, records, seeds
 from tff_algos.core.structures import Array, Structure
 from tff_algos.evaluation import evaluator as evaluator_lib
 from tff_algos.numerics import statistics
@@ -264,6 +265,7 @@ def run_phases(
     )
   calls = plans.Calls(plan, server_state)
   for planned in calls:
+    _check_planned(algorithm, planned, population)
     phase = algorithm.phases[planned.phase]
     rate = dropout_rate if phase.has_dropout else 0.0
     call = dropouts.drop(planned, source.population, round_num, seed, rate)
@@ -284,6 +286,27 @@ def run_phases(
     yield PhaseRun(planned, call, output, calls.server_state)
 
 
+def _check_planned(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  call: algorithm_lib.PhaseCall,
+  population: algorithm_lib.Population,
+) -> None:
+  """Raises StageTypeError if a plan names no phase or client that there is."""
+  if call.phase not in algorithm.phases:
+    raise errors.StageTypeError(
+      f'algorithm {algorithm.name!r}: plan_round calls the phase '
+      f'{call.phase!r}; its phases are {", ".join(algorithm.phases)}'
+    )
+  indices = np.asarray(call.client_indices)
+  wrong = indices[(indices < 0) | (indices >= population.num_clients)]
+  if wrong.size:
+    raise errors.StageTypeError(
+      f'phase {call.phase!r}: the plan contains client_index {wrong[0]}, and '
+      f'the {population.num_clients} clients have indices from 0 to '
+      f'{population.num_clients - 1}'
+    )
+
+
 def run_round(
   algorithm: algorithm_lib.FederatedAlgorithm,
   runtime: cohort_lib.Runtime,
@@ -302,6 +325,7 @@ def run_round(
     The server state after the round, and its metrics.
   """
   metrics: Metrics = {}
+  means: dict[str, statistics.MeanStat] = {}
   for run in run_phases(
     algorithm,
     runtime,
@@ -315,7 +339,7 @@ def run_round(
     server_state = run.server_state
     _add_counts(metrics, run.planned, run.call)
     if run.output:
-      _add_metrics(metrics, run.call.purpose, run.output)
+      _add_metrics(metrics, means, run.call.purpose, run.output)
   return server_state, metrics
 
 
@@ -486,12 +510,22 @@ def _add_counts(
 
 
 def _add_metrics(
-  metrics: Metrics, purpose: str, output: cohort_lib.PhaseOutput
+  metrics: Metrics,
+  means: dict[str, statistics.MeanStat],
+  purpose: str,
+  output: cohort_lib.PhaseOutput,
 ) -> None:
-  """Adds a phase call's metrics to the round's metrics."""
+  """Adds a phase call's metrics to the round's metrics.
+
+  Of a phase that is called again, those of clients are means over all calls,
+  and those of the server are the last call's.
+  """
   metrics['clients/invalid'] += output.num_invalid
   for name, stat in output.client_metrics.items():
-    metrics[f'{purpose}/{name}'] = float(statistics.value_of(stat))
+    key = f'{purpose}/{name}'
+    before = means.get(key, statistics.MeanStat(0.0, 0.0))
+    means[key] = tf.nest.map_structure(operator.add, before, stat)
+    metrics[key] = float(statistics.value_of(means[key]))
   for name, value in output.server_metrics.items():
     # Values other than numbers, such as an audit record, are not metrics.
     if not tf.nest.is_nested(value):

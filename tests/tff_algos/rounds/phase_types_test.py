@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import toy_phase
+from tests.testing import running_sum, toy_phase
 from tff_algos.algorithms.fed_soft import fed_soft
-from tff_algos.core import errors
+from tff_algos.core import carrying, errors
+from tff_algos.numerics import statistics
 from tff_algos.rounds import (
   aggregation,
   client_rows,
@@ -191,6 +192,67 @@ def test_check_algorithm_checks_every_phase():
   built = dataclasses.replace(built, phases={**built.phases, 'train': broken})
   with pytest.raises(errors.StageTypeError, match="phase 'train'.*client_work"):
     phase_types.check_algorithm(built)
+
+
+def _client_metric(value):
+  def work(*arguments):
+    output = running_sum.client_work(*arguments)
+    return output._replace(metrics=OrderedDict(norm=value))
+
+  return {'client_work': work}
+
+
+def _server_metric(value):
+  return {
+    'server_update': lambda state, _: (state, OrderedDict(norm=value)),
+  }
+
+
+@pytest.mark.parametrize(
+  ('stages', 'words'),
+  [
+    (_client_metric(0.5), 'MeanStat of scalars, got float32'),
+    (
+      _client_metric(statistics.MeanStat(tf.zeros([2]), tf.ones([2]))),
+      r'MeanStat of scalars, got <total=float32\[2\],weight=float32\[2\]>',
+    ),
+    (_server_metric(tf.zeros([3])), r'must be a number, got float32\[3\]'),
+    (_server_metric('ok'), 'server_update must be a number, got string'),
+  ],
+)
+def test_a_metric_that_is_no_number_is_refused(stages, words):
+  algorithm = running_sum.algorithm(**stages)
+  with pytest.raises(errors.StageTypeError, match=f"metric 'norm'.*{words}"):
+    phase_types.check_algorithm(algorithm)
+
+
+@pytest.mark.parametrize(
+  'stages',
+  [_server_metric(True), _server_metric(OrderedDict(audit=tf.zeros([3])))],
+)
+def test_numbers_and_nested_values_are_metrics(stages):
+  phase_types.check_algorithm(running_sum.algorithm(**stages))
+
+
+@pytest.mark.parametrize(
+  ('rules', 'words'),
+  [
+    ({'total': 1, 'mean': 1}, "'said' is in the server state alone"),
+    ({'total': 1, 'mean': 1, 'said': 1, 'all': 1}, "'all' is in carry alone"),
+    ({'total': {'x': 1}, 'mean': 1, 'said': 1}, "'x' is in carry alone"),
+  ],
+)
+def test_every_field_of_the_server_state_has_a_rule(rules, words):
+  def rule(value):
+    if isinstance(value, dict):
+      return {name: rule(one) for name, one in value.items()}
+    return carrying.KEEP
+
+  algorithm = dataclasses.replace(
+    running_sum.algorithm(), carry=carrying.Carry(rule(rules))
+  )
+  with pytest.raises(errors.StageTypeError, match=f'carry must .*{words}'):
+    phase_types.check_algorithm(algorithm)
 
 
 @pytest.mark.parametrize('stage', ['init_server_state', 'init_client_state'])

@@ -14,7 +14,7 @@ from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 from tff_algos.evaluation import evaluator
 from tff_algos.models import registry as models
-from tff_algos.runtimes import client_sources
+from tff_algos.runtimes import client_sources, debug_runtime
 from tff_algos.training import checkpoint, loop, restarts, selection
 
 _LOCAL_TRAINING = {'num_local_epochs': 1, 'batch_size': 8}
@@ -258,7 +258,36 @@ def test_plan_learns_the_state_after_each_phase_and_costs_add_up(tmp_path):
   assert learnt == [0, 1, 9]
   # The second phase has seen what the first one left at client 0.
   assert run.store.load(np.array([0, 1])).num_turns.tolist() == [2, 1]
-  assert run.recorder.rows[1]['cost/uplink_floats'] == 4
+  row = run.recorder.rows[1]
+  assert row['cost/uplink_floats'] == 4
+  # The mean over both calls of 1 and of 2, 3, 1; the server's, of the last.
+  assert row['add/x'] == 7 / 4
+  assert row['add/weight'] == 3
+
+
+@pytest.mark.parametrize(
+  ('phase', 'indices', 'words'),
+  [
+    ('sum', [0], "plan_round calls the phase 'sum'; its phases are add"),
+    (
+      'add',
+      [-1],
+      "'add': the plan contains client_index -1, and the 2 clients",
+    ),
+    ('add', [0, 2], 'client_index 2, .* have indices from 0 to 1'),
+  ],
+)
+def test_a_plan_calls_what_there_is(phase, indices, words):
+  call = dataclasses.replace(
+    running_sum.phase_call(indices, [0.0] * len(indices)), phase=phase
+  )
+  algorithm = dataclasses.replace(
+    running_sum.algorithm(), plan_round=lambda *_: (one for one in [call])
+  )
+  runtime = debug_runtime.DebugRuntime(algorithm, 2)
+  clients = running_sum.source([1], [2])
+  with pytest.raises(errors.StageTypeError, match=words):
+    toys.run_rounds(algorithm, runtime, clients, 1)
 
 
 def test_round_without_a_phase_changes_nothing(tmp_path):

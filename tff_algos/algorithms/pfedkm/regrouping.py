@@ -89,11 +89,11 @@ def cluster_uploads(
   """
   num_clusters = tf.nest.flatten(cluster_models)[0].shape[0]
   is_real = uploads.is_valid
-  counts = tf.cast(is_real, tf.float64)
   stacks = [
     OrderedDict((n, stack[n]) for n in config.weight_names or stack)
     for stack in (uploads.values, cluster_models)
   ]
+  counts = _is_smallest(stacks[0], is_real)
   if config.initialization == 'k-means++':
     gram = gram_lib.centered_gram(stacks[:1], counts)
     found = k_means.k_means(
@@ -123,6 +123,21 @@ def cluster_uploads(
   is_fresh = is_real & (tf.reduce_max(norms) > 0)
   assignment = tf.where(is_fresh, found.assignment, before)
   return Clusters(assignment, found, gram)
+
+
+def _is_smallest(uploads: Structure, is_real: tf.Tensor) -> tf.Tensor:
+  """Returns 1 for the real upload of the smallest norm, else 0, float64.
+
+  The others are seen from it: seen from a mean, which one huge upload could
+  move anywhere, the distances between all others would be rounding.
+  """
+  rows = [
+    tf.reshape(leaf, [tf.shape(is_real)[0], -1])
+    for leaf in tf.nest.flatten(uploads)
+  ]
+  norms = tf.add_n([tf.reduce_sum(one**2, axis=1) for one in rows])
+  smallest = tf.argmin(tf.where(is_real, norms, float('inf')))
+  return tf.one_hot(smallest, tf.size(is_real), dtype=tf.float64)
 
 
 def name_clusters(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from absl import logging
 
 from tff_algos.core import config as config_lib
-from tff_algos.core import errors
+from tff_algos.core import errors, sealed_json
 from tff_algos.evaluation import round_time
 from tff_algos.experiments import experiment, tables
 from tff_algos.experiments.sweeps import grid
@@ -96,6 +96,8 @@ def compare(
       table,
       *_unequal_lengths(sweep),
       *_unequal_configs(sweep),
+      *_equal_runs(sweep),
+      *_earlier_rounds(sweep),
       *_without_results(sweep),
       *chosen,
       *worst_attack.sentences(sweep),
@@ -134,6 +136,40 @@ def _unequal_configs(sweep: sweep_lib.Sweep) -> Iterator[str]:
         f'configs, which differ in {", ".join(keys[:_MAX_NAMES])}. Run the '
         'sweep to its end, or compare runs of one config'
       )
+
+
+def _equal_runs(sweep: sweep_lib.Sweep) -> Iterator[str]:
+  """Yields a sentence for each cell that has a run twice."""
+  for cell in sweep.cells:
+    hashes = [
+      config_lib.config_hash(experiment.effective(run.config))
+      for run in cell.runs
+    ]
+    twice = [
+      run.workdir.name
+      for run, each in zip(cell.runs, hashes, strict=True)
+      if hashes.count(each) > 1
+    ]
+    if twice:
+      yield (
+        f'{cell.label or "the runs"}: {", ".join(twice[:_MAX_NAMES])} have one '
+        'config and one seed, so they are one run made twice, and their '
+        'deviation is not one of seeds. Give each run a --config.seed of its '
+        'own'
+      )
+
+
+def _earlier_rounds(sweep: sweep_lib.Sweep) -> Iterator[str]:
+  """Yields a sentence for each run with the evaluation of an earlier round."""
+  for cell in sweep.cells:
+    for run in cell.runs:
+      if run.evaluated_round != run.last_round:
+        yield (
+          f'{os.path.relpath(run.workdir, sweep.workdir)}: its metrics are '
+          f'those of round {run.evaluated_round}, which was evaluated last, '
+          f'and it has {run.last_round} rounds. binaries.evaluate without '
+          '--round evaluates the last'
+        )
 
 
 def _without_results(sweep: sweep_lib.Sweep) -> Iterator[str]:
@@ -229,7 +265,7 @@ def plan_of_folders(
   labels = [os.path.relpath(cell, start) for cell in cells]
   runs = tuple(
     plan_lib.PlannedRun(
-      os.path.relpath(folder, workdir), (label,), _seed(folder)
+      os.path.relpath(folder, workdir), (label,), _config_seed(folder)
     )
     for folder, label in zip(folders.values(), labels, strict=True)
   )
@@ -242,6 +278,9 @@ def _cell(folder: pathlib.Path) -> pathlib.Path:
   return folder.parent if _SEED.fullmatch(folder.name) else folder
 
 
-def _seed(folder: pathlib.Path) -> int:
-  seed = _SEED.fullmatch(folder.name)
-  return int(seed[1]) if seed else 0
+def _config_seed(folder: pathlib.Path) -> int:
+  """Returns the `config.seed` of a run; 0 of a folder without a config."""
+  path = folder / 'config.json'
+  if not path.exists():
+    return 0
+  return int(sealed_json.read(path, 'Train it again.')['config']['seed'])

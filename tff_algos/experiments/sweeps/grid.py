@@ -16,6 +16,8 @@ from tff_algos.reports.sweep import plan as plan_lib
 GRID, SEARCH, COMPARISON = 'grid', 'search', 'comparison'
 # Key of the only axis of a comparison; those of others are of their configs.
 FOLDER = 'folder'
+# Of a file system.
+_MAX_NAME_BYTES = 255
 
 
 class Grid(NamedTuple):
@@ -239,6 +241,13 @@ def _parse(values: dict[str, Any], label: str) -> experiment.ExperimentConfig:
 
 def _check_different(folders: Sequence[str]) -> None:
   for folder in folders:
+    longest = max(folder.split('/'), key=len)
+    if len(longest.encode()) > _MAX_NAME_BYTES:
+      raise errors.ConfigError(
+        f'a run would lie in the folder {longest}, whose name has '
+        f'{len(longest.encode())} bytes; a file system allows '
+        f'{_MAX_NAME_BYTES}. Sweep fewer keys at once, or shorter values'
+      )
     if folders.count(folder) > 1:
       raise errors.ConfigError(
         f'two cells would lie in {folder}: their values are spelled too much '

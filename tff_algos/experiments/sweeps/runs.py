@@ -1,8 +1,10 @@
 """Execution of the runs of a sweep: dataset, training, evaluation."""
 
+import contextlib
 import os
 import pathlib
 import time
+from collections.abc import Generator
 
 from absl import logging
 
@@ -97,8 +99,8 @@ def make(
   if is_finished(config, folder):
     logging.info('It was finished before.')
     return False
-  _place_dataset(config.dataset, folder, datasets)
-  training.train(config, folder, kept=kept, shows_progress=shows_progress)
+  with _placed_dataset(config.dataset, folder, datasets):
+    training.train(config, folder, kept=kept, shows_progress=shows_progress)
   # From here on a page is there if the run is finished.
   _page(folder).unlink(missing_ok=True)
   evaluating.evaluate(config, folder, kept=kept)
@@ -179,17 +181,36 @@ def _is_last(
   return is_saved and manager.progress(round_num).is_over(selection)
 
 
-def _place_dataset(
+@contextlib.contextmanager
+def _placed_dataset(
   config: options.DatasetConfig, folder: pathlib.Path, datasets: pathlib.Path
-) -> None:
-  """Builds a dataset once for all runs that share it, and links it."""
+) -> Generator[None]:
+  """Builds a dataset once for all runs that share it, and links it.
+
+  A run with checkpoints keeps its link if its training fails: it is refused if
+  the dataset is another one, and would not find its own again.
+  """
   own = folder / 'dataset'
   if own.is_dir() and not own.is_symlink():
     datasets_lib.build(config, folder)
+    yield
     return
   shared = build_shared(config, datasets)
+  before = None
+  if own.is_symlink() and checkpoint.reader(folder).rounds():
+    before = own.readlink()
   folder.mkdir(parents=True, exist_ok=True)
-  link = folder / '.dataset.linking'
-  link.unlink(missing_ok=True)
-  link.symlink_to(os.path.relpath(shared / 'dataset', folder))
-  os.replace(link, own)
+  _link(own, os.path.relpath(shared / 'dataset', folder))
+  try:
+    yield
+  except BaseException:
+    if before is not None:
+      _link(own, before)
+    raise
+
+
+def _link(link: pathlib.Path, target: str | os.PathLike[str]) -> None:
+  written = link.with_name('.dataset.linking')
+  written.unlink(missing_ok=True)
+  written.symlink_to(target)
+  os.replace(written, link)

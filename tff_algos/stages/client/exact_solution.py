@@ -1,9 +1,8 @@
 """Exact local solver: minimum of a quadratic objective, for small models.
 
-The gradient of a quadratic is affine, so P + 1 full-batch gradients determine
-its matrix, column by column, and its right-hand side; the solution of this
-linear system is one Newton step. It is the exact local solution assumed by
-theory, and the limit of gradient descent.
+One Newton step: the Hessian, column by column as its products with unit vectors,
+and the gradient make a linear system. Its solution is the exact local solution
+assumed by theory, and the limit of gradient descent.
 """
 
 import tensorflow as tf
@@ -53,20 +52,16 @@ def solve(
       "solver 'descent'"
     )
 
-  # Gathered once for all gradients.
+  # Gathered once for all columns.
   everything = data.take(tf.range(tf.shape(data.mask)[0]), data.mask)
-
-  def gradient_at(offset):
-    point = trees.add(weights, trees.unflatten(offset, weights))
-    gradient, losses = gradients.gradient(objective, point, everything)
-    return trees.flatten(gradient), losses
-
-  slope, losses = gradient_at(tf.zeros([num_parameters]))
+  slope, losses = gradients.gradient(objective, weights, everything)
 
   def add_column(i, matrix):
     unit = tf.one_hot(i, num_parameters)
-    column = gradient_at(unit)[0] - slope
-    return i + 1, matrix + column[:, tf.newaxis] * unit
+    column = gradients.hessian_product(
+      objective, weights, everything, trees.unflatten(unit, weights)
+    )
+    return i + 1, matrix + trees.flatten(column)[:, tf.newaxis] * unit
 
   _, matrix = tf.while_loop(
     lambda i, _: i < num_parameters,
@@ -74,7 +69,7 @@ def solve(
     (tf.constant(0), tf.zeros([num_parameters, num_parameters])),
     parallel_iterations=1,
   )
-  step = _least_step(matrix, -slope)
+  step = _least_step(matrix, -trees.flatten(slope))
   solution = trees.add(weights, trees.unflatten(step, weights))
   return solution, statistics.masked_mean(losses, data.mask)
 

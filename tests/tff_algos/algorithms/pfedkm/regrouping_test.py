@@ -56,6 +56,16 @@ def test_uploads_are_clustered():
   assert clusters.gram.shape == (5, 5)
 
 
+@pytest.mark.parametrize('initialization', regrouping.INITIALIZATIONS)
+@pytest.mark.parametrize('size', [1e6, 1e9, 1e30])
+def test_one_huge_upload_leaves_the_others_apart(size, initialization):
+  points = [0.1, 0.101, -0.2, -0.202, size]
+  models = [0.1, -0.2, size]
+  clusters = _cluster(_uploads(points), models, initialization=initialization)
+  assert _parts(clusters.assignment) == {(0, 1), (2, 3), (4,)}
+  np.testing.assert_allclose(clusters.found.inertia, 2.5e-6, rtol=1e-3)
+
+
 def test_from_the_cluster_models_labels_stay():
   """The nearest of 10 and 2, then the means: no third iteration."""
   warm = _cluster(_uploads(_LINE), [10.0, 2], initialization='cluster_models')

@@ -91,6 +91,37 @@ def test_seeds_of_different_configs_are_told(tmp_path):
   ) in text
 
 
+def test_a_run_that_was_made_twice_is_told(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  for name, seed in (('seed_0', 7), ('seed_1', 7), ('seed_2', 8), ('x', 9)):
+    path = tmp_path / 'runs' / name
+    fake_sweep.write_run(path)
+    sealed_json.write(path / 'config.json', {'config': {'seed': seed}})
+  plan = comparison.plan_of_folders(['runs/*'], tmp_path / 'compared')
+  assert [run.seed for run in plan.runs] == [7, 7, 8, 9]
+  fake_sweep.write_plan(tmp_path / 'compared', plan)
+  text = comparison.compare(tmp_path / 'compared')
+  assert 'seed_0, seed_1 have one config and one seed' in text
+  assert text.count('one config') == 1
+
+
+def test_runs_of_which_an_earlier_round_was_evaluated_are_told(tmp_path):
+  fake_sweep.write(tmp_path, {(0.1,): (0.2,), (0.3,): (0.2,)}, _AXES)
+  assert 'evaluated last' not in comparison.compare(tmp_path)
+  (first, _) = sorted(tmp_path.glob('*/seed_0'))
+  path = first / 'evaluation' / 'summary.json'
+  summary = sealed_json.read(path, '')
+  last = summary['last']['round']
+  summary['last']['round'] = 1
+  sealed_json.write(path, {k: v for k, v in summary.items() if k != 'sha256'})
+  text = comparison.compare(tmp_path)
+  assert (
+    f'{first.relative_to(tmp_path)}: its metrics are those of round 1, which '
+    f'was evaluated last, and it has {last} rounds.'
+  ) in text
+  assert text.count('evaluated last') == 1
+
+
 def test_runs_that_are_not_evaluated_are_told(tmp_path):
   plan = fake_sweep.write(tmp_path, {(0.1,): (0.2, 0.4, 0.3)}, _AXES)
   assert 'left out' not in comparison.compare(tmp_path)
@@ -163,7 +194,7 @@ def test_seeds_side_by_side_are_one_cell(tmp_path, monkeypatch):
   assert plan.axes[0].values == ('fed_soft', 'ifca')
   assert [(run.folder, run.values, run.seed) for run in plan.runs] == [
     ('../fed_soft/seed_0', ('fed_soft',), 0),
-    ('../fed_soft/seed_3', ('fed_soft',), 3),
+    ('../fed_soft/seed_3', ('fed_soft',), 0),
     ('../ifca', ('ifca',), 0),
   ]
 

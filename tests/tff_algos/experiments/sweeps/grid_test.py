@@ -106,6 +106,7 @@ def test_names_are_as_short_as_they_may_be():
     (['seed=1,2'], '--num_seeds sets the seeds'),
     (['dataset.seed=1,2'], '--fixed_dataset'),
     (['name=a b,a-b'], 'two cells would lie in name=a-b/seed_0'),
+    ([f'name=a,{"b" * 251}'], 'bbb, whose name has 256 bytes; .* allows 255'),
   ],
 )
 def test_a_wrong_axis_is_one_error_before_anything_runs(options, words):

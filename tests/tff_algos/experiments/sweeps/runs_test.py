@@ -126,6 +126,30 @@ def test_a_run_that_is_refused_keeps_its_page(tmp_path, monkeypatch):
   assert sweep_runs.is_finished(_CONFIG, tmp_path / 'run')
 
 
+@pytest.mark.parametrize('has_checkpoint', [True, False])
+def test_a_run_that_is_refused_keeps_its_dataset(
+  tmp_path, done, monkeypatch, has_checkpoint
+):
+  folder = tmp_path / 'run'
+  _make(_CONFIG, folder, tmp_path / 'datasets')
+  own = (folder / 'dataset').readlink()
+  if has_checkpoint:
+    saved_run.Run(folder / checkpoint.FOLDER).train(1)
+
+  def refuse(*_, **kept):
+    assert (folder / 'dataset').readlink() != own
+    raise errors.CheckpointError('another experiment')
+
+  monkeypatch.setattr(training, 'train', refuse)
+  other = dataclasses.replace(
+    _CONFIG, dataset=dataclasses.replace(_CONFIG.dataset, seed=5)
+  )
+  with pytest.raises(errors.CheckpointError, match='another experiment'):
+    _make(other, folder, tmp_path / 'datasets')
+  # Without a checkpoint it is the dataset of what it was about to train.
+  assert ((folder / 'dataset').readlink() == own) == has_checkpoint
+
+
 def test_another_runtime_makes_no_other_run(tmp_path):
   _write(tmp_path)
   runtime = dataclasses.replace(_CONFIG.runtime, name='debug')

@@ -47,6 +47,14 @@ def _expected(data, weight=0.0):
   )
 
 
+def test_targets_in_natural_units_are_fitted_as_well():
+  """House prices: the slope at the start is 1e5 times the curvature."""
+  data = _data(200)
+  data = data._replace(y=1e5 * data.y + 2e5)
+  weights, _ = _solve(data)
+  np.testing.assert_allclose(weights, _expected(data), rtol=2e-5)
+
+
 @pytest.mark.parametrize('weight', [0.0, _WEIGHT])
 @pytest.mark.parametrize('capacity', [8, 13])
 def test_solution_is_that_of_the_normal_equations(weight, capacity):
