@@ -169,6 +169,7 @@ def verify(
     options.committee.distance,
     options.committee.selection,
     options.committee.election_center,
+    options.audit == audit_log.UPLOADS,
   )
   verdicts = verification.verify(folder, rules)
   rows = [

@@ -19,9 +19,11 @@ from dp_accounting import pld, rdp
 
 from tff_algos.core import errors
 
-# Larger values were seen to change epsilon in the fifth digit, smaller ones to
-# take ten times as long.
-_DISCRETIZATION = 1e-3
+# The loss of each release is rounded up to a multiple of these, and that adds
+# up: 20,000 releases of z = 5 and q = 0.001 have epsilon 0.18 with the coarse
+# interval, and 0.09 with the fine one, which takes seconds where z is small.
+_INTERVAL, _FINE_INTERVAL = 1e-3, 1e-4
+_FINE_FROM_NOISE = 2.0
 _LARGEST_MULTIPLIER = 1e4
 
 
@@ -44,7 +46,10 @@ def _compose_poisson(
   release = dp_accounting.GaussianDpEvent(noise_multiplier)
   if sampling_prob < 1:
     release = dp_accounting.PoissonSampledDpEvent(sampling_prob, release)
-  accountant = pld.PLDAccountant(value_discretization_interval=_DISCRETIZATION)
+  is_fine = noise_multiplier >= _FINE_FROM_NOISE
+  accountant = pld.PLDAccountant(
+    value_discretization_interval=_FINE_INTERVAL if is_fine else _INTERVAL
+  )
   return accountant.compose(release, num_releases)
 
 

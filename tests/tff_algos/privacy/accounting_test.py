@@ -1,6 +1,8 @@
 import math
 
+import dp_accounting
 import pytest
+from dp_accounting import rdp
 
 from tff_algos.core import errors
 from tff_algos.privacy import accounting
@@ -37,6 +39,25 @@ def test_sampling_lowers_epsilon_and_releases_raise_it():
   assert found == sorted(found)
   assert found[2] < accounting.epsilon(1.0, _poisson(0.2), 10, _DELTA)
   assert found[2] < accounting.epsilon(1.0, _poisson(1.0), 10, _DELTA) / 4
+
+
+@pytest.mark.parametrize(
+  ('multiplier', 'prob', 'num_releases'),
+  [(5.0, 0.001, 20_000), (10, 0.01, 2_000)],
+)
+def test_roundings_of_many_small_releases_do_not_add_up(
+  multiplier, prob, num_releases
+):
+  """Beside Renyi divergences, whose bound is looser."""
+  accountant = rdp.RdpAccountant().compose(
+    dp_accounting.PoissonSampledDpEvent(
+      prob, dp_accounting.GaussianDpEvent(multiplier)
+    ),
+    num_releases,
+  )
+  found = accounting.epsilon(multiplier, _poisson(prob), num_releases, _DELTA)
+  bound = accountant.get_epsilon(_DELTA)
+  assert 0.8 * bound < found < 0.95 * bound
 
 
 @pytest.mark.parametrize(('target', 'prob'), [(0.5, 0.1), (8.0, 1.0)])

@@ -1,8 +1,8 @@
 """Exact local solver: minimum of a quadratic objective, for small models.
 
-One Newton step: the Hessian, column by column as its products with unit vectors,
-and the gradient make a linear system. Its solution is the exact local solution
-assumed by theory, and the limit of gradient descent.
+One Newton step: the gradient and the Hessian, column by column as its products
+with unit vectors, make a linear system. Its solution is the exact local
+solution assumed by theory, and the limit of gradient descent.
 """
 
 import tensorflow as tf

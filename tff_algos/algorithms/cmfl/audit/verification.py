@@ -39,6 +39,7 @@ class Rules(NamedTuple):
     distance: `'squared'`, or `'sum_over_weights'`.
     selection: `'most_similar'`, `'least_similar'`, `'random'` or `'all'`.
     election_center: In [0, 1].
+    has_uploads: Whether uploads and models of every round were to be stored.
   """
 
   upload: str
@@ -46,6 +47,7 @@ class Rules(NamedTuple):
   distance: str
   selection: str
   election_center: float
+  has_uploads: bool
 
 
 class Verdict(NamedTuple):
@@ -77,7 +79,10 @@ def verify(workdir: str | os.PathLike[str], rules: Rules) -> list[Verdict]:
       if 'clients' in entry:
         arrays = audit_log.read_arrays(workdir, entry['round'])
         faults += _decision_faults(entry, rules)
-        faults += () if arrays is None else _array_faults(entry, arrays, rules)
+        if arrays is not None:
+          faults += _array_faults(entry, arrays, rules)
+        elif rules.has_uploads:
+          faults.append('its uploads are missing')
     except _MALFORMED as error:
       arrays = None
       faults.append(f'it cannot be read ({error!r})')
@@ -112,6 +117,12 @@ def _chain_faults(entry, before, hash_before: str) -> Iterator[str]:
 
 def _decision_faults(entry, rules: Rules) -> Iterator[str]:
   """Yields violations by the recorded distances and the vote."""
+  scored = {one['id'] for one in entry['clients'] if one['is_member']}
+  if scored != {*entry['committee']}:
+    yield (
+      f'it was scored by {_listed(scored)}, but its committee is '
+      f'{_listed(entry["committee"])}'
+    )
   training, has_members = _scored(entry)
   ranking = sorted(training, key=lambda k: (entry['clients'][k]['distance'], k))
   names = [entry['clients'][k]['id'] for k in ranking if has_members]

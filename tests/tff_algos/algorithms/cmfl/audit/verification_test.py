@@ -10,7 +10,12 @@ from tff_algos.algorithms.cmfl.audit import audit_log, verification
 from tff_algos.algorithms.cmfl.consensus import statements
 
 _RULES = verification.Rules(
-  'update', lambda round_num: 0.5 / round_num, 'squared', 'most_similar', 0.5
+  'update',
+  lambda round_num: 0.5 / round_num,
+  'squared',
+  'most_similar',
+  0.5,
+  False,
 )
 # a and b are the committee; uploads of two weights. Distances of c, d and e, the
 # mean of squared ones to (0, 0) and (2, 0): 1, (4 + 8) / 2 = 6 and (25 + 29) / 2.
@@ -23,13 +28,13 @@ _EXAMPLES = [1, 1, 3, 1, 9]
 _MODELS = [{'w': np.array(w, np.float32)} for w in ([4, 4], [3.375, 3.75])]
 
 
-def _entry(**changes):
+def _entry(committee=('a', 'b'), **changes):
   ids = 'abcde'
   digests = [statements.digest_arrays(model) for model in _MODELS]
   clients = [
     {
       'id': ids[k],
-      'is_member': k < 2,
+      'is_member': ids[k] in (committee or ()),
       'is_valid': True,
       'num_examples': _EXAMPLES[k],
       'distance': float(_DISTANCES[k]),
@@ -39,7 +44,7 @@ def _entry(**changes):
   ]
   return {
     'round': 1,
-    'committee': ['a', 'b'],
+    'committee': committee,
     'clients': clients,
     'selected': ['c', 'd'],
     'elected': ['d'],
@@ -72,6 +77,14 @@ def test_without_uploads_what_was_recorded_is_verified(tmp_path):
   assert _faults(tmp_path, _entry(), {}) == ()
   assert not verification.verify(tmp_path, _RULES)[0].has_uploads
   assert _faults(tmp_path, _entry(selected=['c', 'e']), {})
+
+
+def test_uploads_that_were_to_be_stored_are_missed(tmp_path):
+  rules = _RULES._replace(has_uploads=True)
+  assert _faults(tmp_path, _entry(), rules=rules) == ()
+  (tmp_path / 'audit' / 'round_000001.npz').unlink()
+  (verdict,) = verification.verify(tmp_path, rules)
+  assert verdict.faults == ('its uploads are missing',)
 
 
 def test_models_as_uploads_are_held_against_the_model_before(tmp_path):
@@ -139,6 +152,10 @@ def _tampered(change):
     (lambda e, a: e.update(selected=['c', 'e']), 'averaged c, e, but the rule'),
     (lambda e, a: e.update(elected=['c']), 'elected c, but the rule elects d'),
     (lambda e, a: e.update(elected=[]), 'it elected none'),
+    (
+      lambda e, a: e.update(committee=['a', 'd']),
+      'it was scored by a, b, but its committee is a, d',
+    ),
     (lambda e, a: e.update(after=e['before']), 'the vote decided'),
     (lambda e, a: e.update(vote=None), 'the vote decided'),
     (lambda e, a: e['clients'][3].update(distance=6.1), 'distance of d is 6'),
@@ -221,12 +238,22 @@ def test_a_model_that_is_not_the_mean_is_found_with_its_own_digest(tmp_path):
   )
 
 
+def _second(committee=('d',), **changes):
+  """A round of the committee d: by distances the others are c, a, b and e."""
+  return _entry(committee, selected=['a', 'c'], elected=['a'], **changes)
+
+
 def _write_two(folder, **changes):
   first = _entry()
-  second = _entry(
-    round=2, committee=['d'], before=first['after'], after=first['after']
+  second = _second(
+    **{
+      'round': 2,
+      'before': first['after'],
+      'after': first['after'],
+      'vote': {'is_accepted': 0.0},
+      **changes,
+    }
   )
-  second.update(vote={'is_accepted': 0.0}, **changes)
   log = audit_log.AuditLog(folder)
   for entry in (first, second):
     log.append(entry, {})
@@ -304,8 +331,9 @@ def test_a_round_that_lost_all_training_changes_nothing(
 ):
   first = _entry()
   model = first['after']
-  third = _entry(round=3, committee=['d'], before=model, after=model)
-  third.update(vote=None, **changes)
+  third = _second(
+    **{'round': 3, 'before': model, 'after': model, 'vote': None, **changes}
+  )
   log = audit_log.AuditLog(tmp_path)
   for entry in (first, {'round': 2}, third):
     log.append(entry, {})
