@@ -188,13 +188,15 @@ def test_seeds_side_by_side_are_one_cell(tmp_path, monkeypatch):
   for name in ('fed_soft/seed_0', 'fed_soft/seed_3', 'ifca', 'no_run.txt'):
     (tmp_path / 'runs' / name).mkdir(parents=True)
   monkeypatch.chdir(tmp_path)
+  path = tmp_path / 'runs/fed_soft/seed_3/config.json'
+  sealed_json.write(path, {'config': {'seed': 7}})
   plan = comparison.plan_of_folders(
     ['runs/fed_soft/seed_*', 'runs/if*', 'runs/*/seed_0'], 'runs/compared'
   )
   assert plan.axes[0].values == ('fed_soft', 'ifca')
   assert [(run.folder, run.values, run.seed) for run in plan.runs] == [
     ('../fed_soft/seed_0', ('fed_soft',), 0),
-    ('../fed_soft/seed_3', ('fed_soft',), 0),
+    ('../fed_soft/seed_3', ('fed_soft',), 7),
     ('../ifca', ('ifca',), 0),
   ]
 
