@@ -95,6 +95,26 @@ def test_a_wrong_start_is_locked_in_by_small_steps_and_not_by_large(
   assert _ari(repaired) == 1
 
 
+@pytest.mark.verify
+def test_with_less_memory_more_wrong_starts_are_repaired(as_printed):
+  """As counted in docs/pfedkm.md; within two starts, for other roundings."""
+  found = []
+  for memory in (0.84, 0.75, 0.7, 0.6, 0.5):
+    repaired = 0
+    for seed in range(16):
+      generator = np.random.default_rng(seed)
+      *_, (_, assignment, _) = as_printed.run(
+        pfedkm_rounds.planted(seed),
+        memory,
+        100,
+        models=3 * generator.normal(size=(3, 8)),
+        assignment=generator.permutation(pfedkm_rounds.GROUPS),
+      )
+      repaired += _ari(assignment) == 1
+    found.append(repaired)
+  np.testing.assert_allclose(found, [2, 2, 8, 14, 16], atol=2)
+
+
 @pytest.mark.parametrize(
   'mixing', [pytest.param(0.5, marks=pytest.mark.verify), 1.0]
 )
