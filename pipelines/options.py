@@ -196,8 +196,8 @@ class SizesConfig:
     exponent: Of the power law, > 0.
     log_mean: Mean of the logarithm, such as 4.
     log_deviation: Standard deviation of the logarithm, such as 2.
-    concentration: Of the Dirichlet distribution, > 0; small ones give very
-      different sizes.
+    concentration: Of the Dirichlet distribution, from 1e-6 to 1e6; small ones
+      give very different sizes.
   """
 
   law: str = EQUAL
@@ -226,9 +226,11 @@ class SizesConfig:
       checks.check_int('maximum', self.maximum, minimum=self.minimum or 0)
     if self.log_mean is not None:
       checks.check_at_least('log_mean', self.log_mean, 0)
-    for name in ('exponent', 'log_deviation', 'concentration'):
+    for name in ('exponent', 'log_deviation'):
       if getattr(self, name) is not None:
         checks.check_positive(name, getattr(self, name))
+    if self.concentration is not None:
+      checks.check_concentration('concentration', self.concentration)
 
 
 @dataclasses.dataclass(frozen=True)

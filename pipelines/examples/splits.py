@@ -26,6 +26,7 @@ IN_GAP = -2
 NO_LABEL = -3
 # Split of a client's share of held-out examples.
 TEST = schema.SPLITS.index(schema.TEST)
+TRAIN = schema.SPLITS.index(schema.TRAIN)
 
 
 def assign_roles(

@@ -20,8 +20,8 @@ class Options:
 
   Attributes:
     concentration: Parameter of the symmetric Dirichlet distribution over the
-      clients, > 0. Small: each class is concentrated on few clients; large:
-      spread over all.
+      clients, from 1e-6 to 1e6. Small: each class is concentrated on few
+      clients; large: spread over all.
     min_examples: Least number of training examples per client; the draw is
       repeated until it is met, at most 100 times.
   """
@@ -30,7 +30,7 @@ class Options:
   min_examples: int = 1
 
   def __post_init__(self) -> None:
-    checks.check_positive('concentration', self.concentration)
+    checks.check_concentration('concentration', self.concentration)
     checks.check_int('min_examples', self.min_examples, minimum=0)
 
 

@@ -75,6 +75,14 @@ def make_plan(
     schema.UNSEEN: num_unseen,
     schema.UNLABELLED: len(order) - len(kept),
   }
+  is_train = (roles == splits.TRAIN) & (owners >= 0)
+  has_train = np.any(is_train & (owners < groups[schema.PARTICIPATING]))
+  if config.splits.is_by_time and not has_train:
+    raise errors.PartitionError(
+      'no participating client has a training example: by splits.split_by='
+      f'{config.splits.split_by!r} examples of one time stay together, in the '
+      'later split. Take another split_by'
+    )
   mixtures, shown = feature_shift.show(
     owners, survey, groups, num_sources, config
   )

@@ -29,7 +29,7 @@ class Options:
     num_clients: Clients.
     num_components: Components S.
     num_features: Length d of x.
-    concentration: Parameter of the Dirichlet law.
+    concentration: Parameter of the Dirichlet law, from 1e-6 to 1e6.
     noise: Standard deviation of the noise.
     min_examples: Added to the lognormal part of n_i.
     max_examples: Upper bound of n_i.
@@ -50,7 +50,7 @@ class Options:
     checks.check_int('num_clients', self.num_clients, minimum=1)
     checks.check_int('num_components', self.num_components, minimum=1)
     checks.check_int('num_features', self.num_features, minimum=1)
-    checks.check_positive('concentration', self.concentration)
+    checks.check_concentration('concentration', self.concentration)
     checks.check_at_least('noise', self.noise, 0)
     checks.check_int('min_examples', self.min_examples, minimum=1)
     checks.check_int('num_test_examples', self.num_test_examples, minimum=0)

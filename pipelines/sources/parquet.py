@@ -80,7 +80,10 @@ def _errors_of(path: pathlib.Path) -> Generator[None]:
   """Converts errors of pyarrow on a damaged file to DataError."""
   try:
     yield
-  except (pyarrow.ArrowException, OSError, ValueError) as error:
+  except (
+    *(pyarrow.ArrowException, OSError, ValueError),
+    OverflowError,  # A time that Python has not.
+  ) as error:
     if isinstance(error, OSError) and error.errno in errors.OF_DISKS:
       raise
     reason = (str(error).splitlines() or [type(error).__name__])[0]

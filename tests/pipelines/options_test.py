@@ -118,8 +118,8 @@ def test_round_trip():
     ),
     ({'sizes': {'law': 'dirichlet'}}, 'needs concentration'),
     (
-      {'sizes': {'law': 'dirichlet', 'concentration': 0.0}},
-      'concentration must be',
+      {'sizes': {'law': 'dirichlet', 'concentration': 1e-9}},
+      'concentration must be a number from 1e-6 to 1e6',
     ),
     (
       {'sizes': {'law': 'lognormal', 'log_mean': 4.0, 'minimum': 1}},

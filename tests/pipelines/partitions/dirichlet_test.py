@@ -69,7 +69,7 @@ def test_drawing_ends():
 @pytest.mark.parametrize(
   ('options', 'text'),
   [
-    ({'concentration': 0.0}, 'concentration'),
+    *(({'concentration': a}, 'from 1e-6 to 1e6') for a in (0.0, 9e-7, 2e6)),
     ({'concentration': 1.0, 'min_examples': -1}, 'min_examples'),
   ],
 )

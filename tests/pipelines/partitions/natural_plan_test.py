@@ -36,6 +36,15 @@ def test_natural_partition():
   np.testing.assert_array_equal(owner, client[dealt])
 
 
+def test_clients_of_one_time_each_have_nothing_to_train_on():
+  client = np.array(['bob', 'ann', 'cid'])[np.arange(90) % 3]
+  survey = surveys.survey(90, client=client)
+  survey = survey._replace(time=np.zeros(90))
+  text = "no participating client .*split_by='client_time' examples of one time"
+  with pytest.raises(errors.PartitionError, match=text):
+    _natural(survey, splits={'split_by': 'client_time', 'test_ratio': 0.5})
+
+
 def test_natural_partition_of_native_distributions():
   """The mixture of a client is what it has; without any, equal shares."""
   survey = surveys.survey(90, native=np.arange(90) % 3 // 2)

@@ -116,9 +116,15 @@ def test_recipe_has_the_names_of_files_alone(tmp_path):
 
 
 def test_field_that_never_ends(tmp_path):
-  raw_data.write_csv(tmp_path, 3, ('"' + 'a' * 200_000,))
+  raw_data.write_csv(tmp_path, 3, ('"' + 'a' * (1 << 24 | 1),))
   with pytest.raises(errors.DataError, match='line 5 of .* no CSV.*limit'):
     _source(tmp_path).blocks()
+
+
+def test_cell_that_is_a_document(tmp_path):
+  raw_data.write_csv(tmp_path, 3, ('1,1,yes,"' + 'a' * 200_000 + '"',))
+  examples = raw_sources.read(_source(tmp_path, client_column='who'))
+  assert [len(e.client) for e in examples[2:]] == [len('person_2'), 200_000]
 
 
 @pytest.mark.parametrize('more', ['', '4,5,no,"bob"\n'])

@@ -96,6 +96,18 @@ def test_text_that_is_not_utf8(tmp_path):
     list(source.read(source.blocks()[0]))
 
 
+def test_time_after_the_year_9999(tmp_path):
+  """Milliseconds that were taken for seconds."""
+  source = _source(
+    tmp_path, path=str(tmp_path / 'late.parquet'), time_column='when'
+  )
+  when = pyarrow.array([9 * 10**12], pyarrow.timestamp('s'))
+  columns = {'a': [1], 'b': [1], 'y': [1], 'who': ['ann'], 'when': when}
+  parquet.write_table(pyarrow.table(columns), tmp_path / 'late.parquet')
+  with pytest.raises(errors.DataError, match='date value out of range'):
+    list(source.read(source.blocks()[0]))
+
+
 def test_rows_are_located_in_their_file(tmp_path):
   source = _source(tmp_path)
   found = [source.locate('train', i) for i in range(8)]

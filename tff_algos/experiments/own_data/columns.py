@@ -31,6 +31,8 @@ MAX_VALUES = 10_000
 # Least share of cells of one kind for the others to be errors.
 _MOST = 0.95
 
+# As `pipelines.sources.csv`.
+csv.field_size_limit(1 << 24)
 _OPENERS = {'.gz': gzip.open, '.xz': lzma.open}
 _DELIMITERS = ',;\t|'
 _IMAGES = (b'\x89PNG', b'\xff\xd8\xff', b'BM')
@@ -121,7 +123,7 @@ def read(path: pathlib.Path) -> Table:
     ) from None
   except (
     *(OSError, EOFError, UnicodeDecodeError, csv.Error, lzma.LZMAError),
-    *(zlib.error, pyarrow.ArrowException),
+    *(zlib.error, pyarrow.ArrowException, OverflowError),
   ) as error:
     raise errors.DataError(
       f'{path} is no CSV file in UTF-8 and no Parquet file: {error}. Convert '
@@ -154,7 +156,9 @@ def _read_csv(path: pathlib.Path) -> Table:
     start = file.read(1 << 16)
     delimiter = _find_delimiter(start)
     file.seek(0)
-    reader = csv.reader(file, delimiter=delimiter, skipinitialspace=True)
+    reader = csv.reader(
+      file, delimiter=delimiter, skipinitialspace=True, strict=True
+    )
     first = next(reader, [])
     has_header = _is_header(first)
     names = first if has_header else [f'column_{i}' for i in range(len(first))]

@@ -357,7 +357,7 @@ def _build_table(
 def _arrow(name: str, values: Any) -> pyarrow.Array:
   try:
     return pyarrow.array(values, from_pandas=True)
-  except pyarrow.ArrowException as error:
+  except (pyarrow.ArrowException, OverflowError) as error:
     raise errors.DataError(
       f'column {name!r} cannot be written to Parquet: {error}. Make its values '
       'of one type, or leave it out.'

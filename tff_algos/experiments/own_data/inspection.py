@@ -29,6 +29,7 @@ def propose_file(
   """
   given = {role: name for role, name in (given or {}).items() if name}
   place = pathlib.Path(path)
+  _check_place(place)
   if not place.is_dir():
     # A pattern without a file is reported as a file that is missing.
     first = min(glob.glob(str(path)), default=path)
@@ -43,3 +44,19 @@ def propose_file(
         f'{path} is no table, so it has no columns {given}: leave them out'
       )
   return config_text.render(found, command)
+
+
+def _check_place(place: pathlib.Path) -> None:
+  """Raises DataError if a dataset would not find the files of a path."""
+  if glob.has_magic(str(place.parent)) and not place.parent.is_dir():
+    raise errors.DataError(
+      f'{place} has a pattern among its folders, where only the name of the '
+      'files may be one: put the files into one folder'
+    )
+  inside = [*place.iterdir()] if place.is_dir() else []
+  for suffix in ('.parquet', '.csv'):
+    has_tables = any(one.suffix == suffix for one in inside)
+    if has_tables and not any(one.is_dir() for one in inside):
+      raise errors.DataError(
+        f'{place} is a folder of tables; name its files: {place}/*{suffix}'
+      )

@@ -139,6 +139,8 @@ def of_table(
   label = by_name[roles.label]
   if classes is None:
     classes = _classes(label)
+  for column in (by_name[roles.client], *([label] if classes else [])):
+    _check_spellings(path, column)
   if len(classes) == 1:
     raise errors.DataError(
       f'{path} has one class alone in the label column {label.name!r}, '
@@ -182,6 +184,22 @@ def of_table(
     dataset=dataset,
     notes=(f'{_rows(table)}.', *left_out, *_notes_on_label(label, classes)),
   )
+
+
+def _check_spellings(path: str, column: columns_lib.Column) -> None:
+  """Raises DataError if a number is in a column of texts as `7` and `7.0`."""
+  for value in column.values:
+    whole = value.removesuffix('.0')
+    if (
+      whole != value
+      and whole in column.values
+      and whole.lstrip('-').isdecimal()
+    ):
+      raise errors.DataError(
+        f'{path} has {whole} and {value} in the column {column.name!r}, which '
+        'would be two clients or classes. Write it alike in all rows: pandas '
+        "turns integers into floats if one is missing, unless they are 'Int64'"
+      )
 
 
 def of_images(folder: str) -> Proposal:

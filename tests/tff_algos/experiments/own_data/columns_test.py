@@ -156,6 +156,20 @@ def test_unreadable_file_is_one_clear_error(tmp_path, name, content, words):
     columns.read(tmp_path / name)
 
 
+def test_cell_that_is_a_document_and_quotes_that_do_not_end(tmp_path):
+  (column,) = _read(tmp_path, 'note\n"' + 'a b' * 50_000 + '"\nb\n').columns
+  assert column.num_rows == 2
+  with pytest.raises(errors.DataError, match='no CSV file .* unexpected end'):
+    _read(tmp_path, 'note\n"a\nb\n')
+
+
+def test_time_after_the_year_9999(tmp_path):
+  when = pyarrow.array([9 * 10**12], pyarrow.timestamp('s'))
+  parquet.write_table(pyarrow.table({'when': when}), tmp_path / 't.parquet')
+  with pytest.raises(errors.DataError, match='date value out of range'):
+    columns.read(tmp_path / 't.parquet')
+
+
 def test_values_are_spelled_as_the_source_does(tmp_path):
   """Classes that are proposed are those that a build finds."""
   path = tmp_path / 't.parquet'

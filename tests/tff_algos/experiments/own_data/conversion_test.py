@@ -255,9 +255,12 @@ def test_frame_without_such_a_column(tmp_path):
     conversion.from_pandas(_frame(), tmp_path, client='user', label='ill')
 
 
-def test_column_of_several_types(tmp_path):
+@pytest.mark.parametrize(
+  'values', [['a', 1, 2.5, b'x'], [2**70, 2**71, 2**72, 2**73]]
+)
+def test_column_of_several_types_or_of_too_large_integers(tmp_path, values):
   frame = _frame(4)
-  frame['odd'] = _Column(['a', 1, 2.5, b'x'])
+  frame['odd'] = _Column(values)
   with pytest.raises(errors.DataError, match="column 'odd' cannot be written"):
     conversion.from_pandas(frame, tmp_path, client='who', label='ill')
 

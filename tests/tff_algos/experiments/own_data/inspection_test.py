@@ -41,6 +41,27 @@ def test_folder(tmp_path, write, source):
   assert f'folder={str(tmp_path)!r}' in text
 
 
+def test_pattern_of_folders(tmp_path):
+  """A dataset expands the names of files alone; brackets may be in a name."""
+  for folder in ('day=1', 'part [1]'):
+    (tmp_path / folder).mkdir()
+    raw_data.write_csv(tmp_path / folder)
+  given = {'label': 'y'}
+  with pytest.raises(errors.DataError, match='a pattern among its folders'):
+    inspection.propose_file(tmp_path / 'day=*' / 'table.csv', 'inspect', given)
+  path = tmp_path / 'part [1]' / 'table.csv'
+  inspection.propose_file(path, 'inspect', given)
+
+
+def test_folder_of_tables(tmp_path):
+  raw_data.write_csv(tmp_path)
+  with pytest.raises(errors.DataError, match=r'name its files: .*/\*.csv'):
+    inspection.propose_file(tmp_path, 'inspect')
+  # A list of images beside them.
+  raw_sources.write_images(tmp_path)
+  assert "source='images'" in inspection.propose_file(tmp_path, 'inspect')
+
+
 def test_folder_has_no_columns(tmp_path):
   raw_sources.write_images(tmp_path)
   with pytest.raises(errors.ConfigError, match='is no table, so it has no'):

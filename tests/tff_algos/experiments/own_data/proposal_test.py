@@ -57,6 +57,19 @@ def test_roles_and_types_are_guessed(tmp_path):
   )
 
 
+@pytest.mark.parametrize('column', [0, 1])
+def test_a_client_or_class_in_two_spellings_is_refused(tmp_path, column):
+  rows = [[i % 3, i % 2, i / 7] for i in range(60)]
+  path, table = _table(tmp_path, ('who', 'y', 'v'), rows)
+  assert proposal.of_table(path, table, {'client': 'who', 'label': 'y'})
+  for row in rows[30:]:
+    row[column] = float(row[column])
+  path, table = _table(tmp_path, ('who', 'y', 'v'), rows)
+  words = rf"has \d and \d\.0 in the column '{('who', 'y')[column]}'"
+  with pytest.raises(errors.DataError, match=words):
+    proposal.of_table(path, table, {'client': 'who', 'label': 'y'})
+
+
 def test_evidence_stands_beside_the_options(tmp_path):
   found = proposal.of_table(*_visits(tmp_path), {})
   evidence = {option.key: option.evidence for option in found.options}
