@@ -461,7 +461,7 @@ def _check_metrics(phase_name: str, types: PhaseTypes) -> None:
   """
   for name, value in types.output.metrics.items():
     is_mean = isinstance(value, statistics.MeanStat)
-    if not is_mean or not all(map(_is_number, value)):
+    if not is_mean or not all(map(_is_number, tf.nest.flatten(value))):
       raise errors.StageTypeError(
         f'phase {phase_name!r}: metric {name!r} of client_work must be a '
         f'statistics.MeanStat of scalars, got {spell(value)}'

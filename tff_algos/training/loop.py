@@ -523,8 +523,9 @@ def _add_metrics(
   metrics['clients/invalid'] += output.num_invalid
   for name, stat in output.client_metrics.items():
     key = f'{purpose}/{name}'
-    before = means.get(key, statistics.MeanStat(0.0, 0.0))
-    means[key] = tf.nest.map_structure(operator.add, before, stat)
+    if key in means:
+      stat = tf.nest.map_structure(operator.add, means[key], stat)
+    means[key] = stat
     metrics[key] = float(statistics.value_of(means[key]))
   for name, value in output.server_metrics.items():
     # Values other than numbers, such as an audit record, are not metrics.

@@ -162,10 +162,9 @@ def _locked_partition(run: run_lib.Run) -> Iterator[str]:
   yield (
     f'No client has changed its cluster {since}. This does not imply that the '
     f'clusters are right: with these step sizes {100 * share:.0f} % of an '
-    f'upload is the received model, so a wrong partition may '
-    'persist. Compare another seed; to let clients change cluster, '
-    'raise client_learning_rate or num_local_steps of '
-    'config.algorithm.local_training.'
+    'upload is the received model, so a wrong partition may persist. Compare '
+    'another seed; to let clients change cluster, raise client_learning_rate '
+    'or num_local_steps of config.algorithm.local_training.'
   )
 
 
