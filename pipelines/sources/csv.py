@@ -11,9 +11,6 @@ from typing import Any, NamedTuple
 from pipelines.sources import base, files, table
 from tff_algos.core import errors
 
-# A cell may be a document; by itself the module refuses more than 128 KiB.
-csv.field_size_limit(1 << 24)
-
 
 @dataclasses.dataclass(frozen=True)
 class Options(table.Options):

@@ -1,11 +1,16 @@
 """Reading of raw files, plain or compressed."""
 
+import csv
 import gzip
 import lzma
 import pathlib
 import zlib
 
 from tff_algos.core import errors
+
+# Of all CSV that a process reads. A cell may be a document, and by itself the
+# module refuses more than 128 KiB.
+csv.field_size_limit(1 << 24)
 
 _OPENERS = {'.gz': gzip.open, '.xz': lzma.open}
 

@@ -48,7 +48,8 @@ def write_run(
   (folder / 'report').mkdir()
   (folder / 'report' / 'index.html').write_text('a run')
   sealed_json.write(
-    folder / 'config.json', {'name': 'x', 'config_hash': 'y', 'config': {}}
+    folder / 'config.json',
+    {'name': 'x', 'config_hash': 'y', 'config': {'seed': 0}},
   )
   rounds = _rounds(level, order, ari, num_rounds, score)
   cluster_ids = cluster_ids or [order[0]] * 2 + [order[1]] * 2

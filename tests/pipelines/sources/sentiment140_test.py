@@ -79,7 +79,7 @@ def test_encoding_is_never_guessed(tmp_path):
 
 def test_field_that_never_ends(tmp_path):
   source = _source(tmp_path)
-  (tmp_path / 'tweets.csv').write_text('"' + 'a' * 200_000)
+  (tmp_path / 'tweets.csv').write_text('"' + 'a' * (1 << 24 | 1))
   with pytest.raises(errors.DataError, match='no CSV file.*limit'):
     source.blocks()
 
