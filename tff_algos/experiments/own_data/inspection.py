@@ -56,7 +56,8 @@ def _check_place(place: pathlib.Path) -> None:
   inside = [*place.iterdir()] if place.is_dir() else []
   for suffix in ('.parquet', '.csv'):
     has_tables = any(one.suffix == suffix for one in inside)
-    if has_tables and not any(one.is_dir() for one in inside):
+    has_others = any(one.is_dir() or one.name == 'x.npy' for one in inside)
+    if has_tables and not has_others:
       raise errors.DataError(
         f'{place} is a folder of tables; name its files: {place}/*{suffix}'
       )

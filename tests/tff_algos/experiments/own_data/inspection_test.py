@@ -57,9 +57,20 @@ def test_folder_of_tables(tmp_path):
   raw_data.write_csv(tmp_path)
   with pytest.raises(errors.DataError, match=r'name its files: .*/\*.csv'):
     inspection.propose_file(tmp_path, 'inspect')
-  # A list of images beside them.
-  raw_sources.write_images(tmp_path)
-  assert "source='images'" in inspection.propose_file(tmp_path, 'inspect')
+
+
+@pytest.mark.parametrize(
+  ('write', 'source'),
+  [
+    (raw_sources.write_images, 'images'),
+    (raw_sources.write_arrays, 'arrays'),
+  ],
+)
+def test_a_table_may_lie_beside_images_and_arrays(tmp_path, write, source):
+  raw_data.write_csv(tmp_path)
+  write(tmp_path)
+  text = inspection.propose_file(tmp_path, 'inspect')
+  assert f'source={source!r}' in text
 
 
 def test_folder_has_no_columns(tmp_path):
