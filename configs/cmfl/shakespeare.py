@@ -18,9 +18,10 @@ the initial model 0.8 %; the training loss is 3.77 in round 1 and 3.29 in round 
 There was no longer run.
 
 Deviations from the paper (Che et al., arXiv 2108.00365): the roles are another draw,
-and the plays another edition. It gives no learning rate for this set; 0.8 is that of
-FedProx (Li et al., arXiv:1812.06127) for the same network. The authors' published
-runs have 256 units: `--config.model.hidden_size=256`.
+and the plays another edition. It gives neither learning rate nor batch size for this
+set; 0.8 and 10 are those of FedProx (Li et al., arXiv:1812.06127) for the same network.
+The authors' published runs have 256 units and batches of 32:
+`--config.model.hidden_size=256 --config.algorithm.local_training.batch_size=32`.
 
 Windows overlap, so a test window shares most of its text with training windows. With
 `--config.dataset.source.options.stride=81` they do not overlap.
@@ -51,6 +52,7 @@ def get_config(variant: str = 'similar') -> ml_collections.ConfigDict:
     config.dataset.partition.update(
       num_clients=143, options={'min_examples': 10}
     )
+    config.algorithm.local_training.batch_size = 10
     config.algorithm.local_training.optimizer.learning_rate = 0.8
   config.name = f'CMFL on Shakespeare, {variant}'
   return config
