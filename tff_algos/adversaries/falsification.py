@@ -185,8 +185,7 @@ def min_max(rows: HonestRows, perturbation: str) -> Structure:
     _inner_products(rows, direction),
     to_mean - tf.reduce_max(pairs),
   )
-  infinite = tf.fill(tf.shape(steps), tf.constant(float('inf'), tf.float64))
-  step = tf.reduce_min(tf.where(rows.is_honest, steps, infinite))
+  step = tf.reduce_min(tf.where(rows.is_honest, steps, math.inf))
   return _move(rows.mean(), direction, step)
 
 
@@ -230,8 +229,7 @@ def committee_aware(
   """
   direction = perturbation_direction(rows, perturbation)
   _, to_mean = rows.squared_distances()
-  infinite = tf.fill(tf.shape(to_mean), tf.constant(float('inf'), tf.float64))
-  nearest_first = tf.sort(tf.where(rows.is_honest, to_mean, infinite))
+  nearest_first = tf.sort(tf.where(rows.is_honest, to_mean, math.inf))
   num_honest = tf.reduce_sum(tf.cast(rows.is_honest, tf.float32))
   # Rounding errors must not turn 0.7 of 10 rows into 6.
   num_accepted = num_honest * accepted_share + 1e-4

@@ -160,8 +160,7 @@ def _distances_to_means(
     gram, tf.where(is_empty[:, tf.newaxis], placed, means)
   )
   is_closed = is_empty & tf.equal(tf.gather(own, place), 0)
-  infinite = tf.fill(tf.shape(distances), tf.constant(float('inf'), tf.float64))
-  return tf.where(is_closed, infinite, distances)
+  return tf.where(is_closed, tf.constant(float('inf'), tf.float64), distances)
 
 
 def _plus_plus(

@@ -87,5 +87,4 @@ def mean_around_median(
 
 def _real_or_infinite(leaf: tf.Tensor, is_real: tf.Tensor) -> tf.Tensor:
   """Returns the leaf with infinity in place of rows that are not real."""
-  infinite = tf.fill(tf.shape(leaf), tf.constant(float('inf'), leaf.dtype))
-  return tf.where(trees.along_rows(is_real, leaf), leaf, infinite)
+  return tf.where(trees.along_rows(is_real, leaf), leaf, float('inf'))

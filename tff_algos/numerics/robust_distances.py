@@ -32,16 +32,13 @@ def krum_scores(
   """
   num_rows = tf.shape(distances)[0]
   num_real = tf.reduce_sum(tf.cast(is_real, tf.int32))
-  infinite = tf.fill(
-    [num_rows, num_rows], tf.constant(float('inf'), tf.float64)
-  )
   is_other = is_real & tf.logical_not(tf.eye(num_rows, dtype=tf.bool))
-  ascending = tf.sort(tf.where(is_other, distances, infinite), axis=1)
+  ascending = tf.sort(tf.where(is_other, distances, math.inf), axis=1)
   num_neighbors = tf.maximum(num_real - num_byzantine - 2, 1)
   num_neighbors = tf.minimum(num_neighbors, num_real - 1)
   is_near = tf.range(num_rows) < num_neighbors
   scores = tf.reduce_sum(tf.where(is_near, ascending, 0.0), axis=1)
-  return tf.where(is_real, scores, infinite[0])
+  return tf.where(is_real, scores, math.inf)
 
 
 def best_rows(scores: tf.Tensor, num_selected: tf.Tensor | int) -> tf.Tensor:
@@ -65,7 +62,7 @@ def rank(values: tf.Tensor, is_ranked: tf.Tensor) -> tf.Tensor:
   Returns:
     int32 `[rows]`, a permutation of 0 to rows - 1.
   """
-  values = tf.where(is_ranked, values, tf.constant(math.inf, tf.float64))
+  values = tf.where(is_ranked, values, math.inf)
   return tf.math.invert_permutation(tf.argsort(values, stable=True))
 
 
@@ -170,10 +167,7 @@ def nearest_neighbor_mixing(
   near = tf.linalg.set_diag(
     distances, tf.fill([num_rows], tf.constant(-1.0, tf.float64))
   )
-  infinite = tf.fill(
-    [num_rows, num_rows], tf.constant(float('inf'), tf.float64)
-  )
-  near = tf.where(is_real, near, infinite)
+  near = tf.where(is_real, near, math.inf)
   order = tf.argsort(near, axis=1, stable=True)
   ranks = tf.argsort(order, axis=1)
   is_near = (ranks < num_near) & is_real & is_real[:, tf.newaxis]

@@ -141,16 +141,11 @@ def make_private(
       'one phase, or train without privacy'
     )
   config = _with_noise(config.for_rounds(facts.num_rounds))
+  num_turns = max(config.rounds_per_epoch, 1)
+  expected_clients = config.sampling_prob * facts.num_clients / num_turns
   phases = {
     name: private_phase.make_private(
-      algorithm.phases[name],
-      of_phase,
-      private_phase.Release(
-        config,
-        config.sampling_prob
-        * facts.num_clients
-        / max(config.rounds_per_epoch, 1),
-      ),
+      algorithm.phases[name], of_phase, config, expected_clients
     )
     for name, of_phase in fields.items()
   }

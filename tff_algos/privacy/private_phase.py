@@ -118,18 +118,6 @@ def _derive(seed: Leaf, numbers: Iterable[int]) -> tf.Tensor:
   return functools.reduce(index_random.derive_secret, numbers, seed)
 
 
-class Release(NamedTuple):
-  """Options of a private phase that are known when it is built.
-
-  Attributes:
-    config: Options.
-    expected_clients: Sampling probability times number of clients, > 0.
-  """
-
-  config: mechanism.PrivacyConfig
-  expected_clients: float
-
-
 def without_metrics(phase: algorithm_lib.Phase) -> algorithm_lib.Phase:
   """Returns the phase without the clients' metrics, which would leave them."""
 
@@ -143,7 +131,8 @@ def without_metrics(phase: algorithm_lib.Phase) -> algorithm_lib.Phase:
 def make_private(
   phase: algorithm_lib.Phase,
   fields: Mapping[str, releases.Summed],
-  release: Release,
+  config: mechanism.PrivacyConfig,
+  expected_clients: float,
 ) -> algorithm_lib.Phase:
   """Returns the phase on `ExtendedState` with `PrivateState` and noisy sums.
 
@@ -152,16 +141,17 @@ def make_private(
   Args:
     phase: The phase; message of a cluster mean of models: the cluster models.
     fields: Summed fields, each with a mean as its aggregator.
-    release: Clipping and noise.
+    config: Clipping and noise.
+    expected_clients: Sampling probability times number of clients, > 0.
   """
   clusters = {
     field
     for field in fields
     if isinstance(phase.aggregation[field], aggregation.ClusterMean)
   }
-  adaptive = release.config.adaptive_clipping
+  adaptive = config.adaptive_clipping
   is_adaptive = adaptive.target_quantile > 0
-  noise = mechanism.split(release.config, bool(clusters))
+  noise = mechanism.split(config, bool(clusters))
 
   summing = ('sums', *('counts',) * bool(clusters), *('below',) * is_adaptive)
 
@@ -229,7 +219,7 @@ def make_private(
     noisy = _add_noise(
       OrderedDict((name, aggregates[name]) for name in summing),
       dict(zip(('sums', 'counts', 'below'), deviations, strict=True)),
-      functools.partial(_draw, state.extra, release.config.rounds_per_epoch),
+      functools.partial(_draw, state.extra, config.rounds_per_epoch),
     )
     message = phase.make_message(own)
     released = dict(aggregates)
@@ -238,17 +228,17 @@ def make_private(
       if field in clusters:
         start = starts_of_clusters(message, trees.take(total, 0), field)
         released[field] = _cluster_means(
-          total, start, noisy['counts'][field], release.config.min_count
+          total, start, noisy['counts'][field], config.min_count
         )
       else:
-        mean = trees.scale(total, 1 / release.expected_clients)
+        mean = trees.scale(total, 1 / expected_clients)
         released[field] = aggregation.Mean(
           trees.add(start_of(message, None, noisy['sums'], field), mean),
-          tf.constant(release.expected_clients, tf.float32),
+          tf.constant(expected_clients, tf.float32),
         )
     own, metrics = phase.server_update(own, released)
     if is_adaptive:
-      below = noisy['below'] / release.expected_clients + 0.5
+      below = noisy['below'] / expected_clients + 0.5
       clip_norm *= tf.exp(
         -adaptive.learning_rate
         * (tf.clip_by_value(below, 0.0, 1.0) - adaptive.target_quantile)

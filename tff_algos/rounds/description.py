@@ -12,6 +12,7 @@ from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation, phase_types, plans
 
+_NUM_ROUNDS = 4  # Of the plan.
 _WIDTH = 88
 # A comma between fields of a type, after which a line may break.
 _BETWEEN_FIELDS = re.compile(r',(?=[a-zA-Z_<{])')
@@ -22,7 +23,6 @@ def describe(
   algorithm: algorithm_lib.FederatedAlgorithm,
   population: algorithm_lib.Population,
   server_state: Structure,
-  num_rounds: int = 4,
   seed: int = 0,
 ) -> str:
   """Returns the states, the plan and every phase of an algorithm as text.
@@ -38,7 +38,6 @@ def describe(
     algorithm: The algorithm.
     population: All clients; those without examples are not sampled.
     server_state: The server state before round 1, NumPy.
-    num_rounds: Rounds of the plan, >= 1.
     seed: The run's seed.
   """
   num_clients = population.num_clients
@@ -56,7 +55,7 @@ def describe(
         server_state,
       )
     )
-    for number in range(1, num_rounds + 1)
+    for number in range(1, _NUM_ROUNDS + 1)
   ]
   lines = [
     f'{algorithm.name}: {_count(num_clients, "client")}, '

@@ -93,15 +93,15 @@ def _toy_phase(size=3, num_clusters=0):
 
 
 def _private_toy(multiplier, size=3, num_clusters=0, **options):
-  release = private_phase.Release(
-    mechanism.PrivacyConfig(noise_multiplier=multiplier, **options),
+  config = mechanism.PrivacyConfig(noise_multiplier=multiplier, **options)
+  phase = private_phase.make_private(
+    _toy_phase(size, num_clusters),
+    {'update': releases.Summed()},
+    config,
     expected_clients=5.0,
   )
-  phase = private_phase.make_private(
-    _toy_phase(size, num_clusters), {'update': releases.Summed()}, release
-  )
   model = tf.zeros([num_clusters, size] if num_clusters else [size])
-  extra = private_phase.initial_state(release.config, tf.constant([1, 2]), '')
+  extra = private_phase.initial_state(config, tf.constant([1, 2]), '')
   return phase, extended_state.ExtendedState(_State(model), extra)
 
 

@@ -1,7 +1,6 @@
 """TFF's learning process of an algorithm, under TFF's own context."""
 
 import asyncio
-import dataclasses
 from collections import OrderedDict
 
 import numpy as np
@@ -11,7 +10,6 @@ import tensorflow as tf
 import tff_algos
 from tests.testing import contract, tiny_convolution, toys
 from tff_algos.core import errors, tff_compat
-from tff_algos.rounds import aggregation
 from tff_algos.runtimes import debug_runtime
 
 tff = tff_compat.tff
@@ -24,11 +22,10 @@ def _algorithm(name='fed_avg', **options):
   return tff_algos.build_algorithm(section, toys.linear(3))
 
 
-@pytest.mark.parametrize('proximal_weight', [0.5])
-def test_two_rounds_equal_ours(native_context, proximal_weight):
+def test_two_rounds_equal_ours(native_context):
   algorithm = _algorithm(
     cohort_size=0,
-    proximal_weight=proximal_weight,
+    proximal_weight=0.5,
     server_optimizer={'name': 'adam', 'learning_rate': 0.1},
   )
   source = toys.linear_clients(np.eye(3)[:2], np.full((2, 2), 0.5), [5, 3])
@@ -188,14 +185,3 @@ def test_a_state_of_aggregators_is_refused():
   )
   with pytest.raises(errors.ConfigError, match='a state of aggregators'):
     tff_algos.learning_process(algorithm)
-
-
-def test_collected_results_are_refused():
-  algorithm = _algorithm()
-  phase = algorithm.phases['train']
-  collects = phase._replace(
-    aggregation={'local_weights': aggregation.Collect()}
-  )
-  changed = dataclasses.replace(algorithm, phases={'train': collects})
-  with pytest.raises(errors.ConfigError, match='one by one'):
-    tff_algos.learning_process(changed)

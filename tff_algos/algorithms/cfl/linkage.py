@@ -27,13 +27,12 @@ def bipartition(
   """
   num_rows = tf.shape(distances)[0]
   farther = {'complete': tf.maximum, 'single': tf.minimum}[linkage]
-  infinity = tf.constant(float('inf'), tf.float64)
 
   def merge(is_root, distances, root_of):
     is_pair = is_root[:, tf.newaxis] & is_root
     is_pair &= tf.range(num_rows)[:, tf.newaxis] < tf.range(num_rows)
     nearest = tf.argmin(
-      tf.reshape(tf.where(is_pair, distances, infinity), [-1]),
+      tf.reshape(tf.where(is_pair, distances, float('inf')), [-1]),
       output_type=tf.int32,
     )
     first, second = nearest // num_rows, tf.math.floormod(nearest, num_rows)

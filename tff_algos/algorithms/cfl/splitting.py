@@ -114,8 +114,7 @@ def split(
       distances, is_member & is_due, config.linkage
     )
     is_new = is_due & tf.equal(tf.range(num_clusters), clusters.num_active)
-    infinity = tf.constant(float('inf'), tf.float64)
-    seen = tf.where(tf.reduce_any(is_member), mean_norm, infinity)
+    seen = tf.where(tf.reduce_any(is_member), mean_norm, float('inf'))
     return cluster_id + 1, Clusters(
       tf.where(leaves, clusters.num_active, clusters.assignment),
       clusters.num_active + tf.cast(is_due, tf.int32),

@@ -11,7 +11,6 @@ from typing import Any
 
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.numerics import trees
 from tff_algos.stages.client import weight_groups
 
 ATOMS, COEFFICIENTS, HEAD = 'atoms', 'coefficients', 'head'
@@ -50,15 +49,6 @@ def put(weights: Mapping[str, Any], part: Mapping[str, Any]) -> OrderedDict:
 def names_of(groups: Groups, wanted: Sequence[str]) -> tuple[str, ...]:
   """Returns the names of all weights in some groups."""
   return tuple(name for group in wanted for name in groups.get(group, ()))
-
-
-def count(model: model_lib.Model, groups: Groups) -> Mapping[str, int]:
-  """Returns group -> number of its scalars; 0 for a group without weights."""
-  spec = model.weights_spec()
-  return {
-    group: trees.num_entries(take(spec, groups.get(group, ())))
-    for group in GROUPS
-  }
 
 
 def check_has_atoms(model: model_lib.Model, option: str) -> None:

@@ -103,8 +103,7 @@ class Kept(NamedTuple):
 
 def initial(model: model_lib.Model, config: ScheduleConfig) -> Kept:
   """Returns the state of a client that never took part."""
-  spec = filter_groups.take(model.weights_spec(), slow_names(model, config))
-  return Kept(trees.zeros(spec), tf.constant(-1))
+  return Kept(trees.zeros(_slow_spec(model, config)), tf.constant(-1))
 
 
 def slow_names(
@@ -118,8 +117,11 @@ def slow_names(
 
 def num_slow(model: model_lib.Model, config: ScheduleConfig) -> int:
   """Returns the number of slow scalars."""
-  sizes = filter_groups.count(model, filter_groups.names_by_group(model))
-  return sum(sizes[group] for group in config.slow_groups)
+  return trees.num_entries(_slow_spec(model, config))
+
+
+def _slow_spec(model, config):
+  return filter_groups.take(model.weights_spec(), slow_names(model, config))
 
 
 def check_fits(model: model_lib.Model, config: ScheduleConfig) -> None:

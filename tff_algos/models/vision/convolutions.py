@@ -31,7 +31,6 @@ def convolve(
   kernel: tf.Tensor | DecomposedKernel,
   padding: str,
   strides: int = 1,
-  dilations: int = 1,
 ) -> tf.Tensor:
   """Returns the convolution (a cross-correlation, as is usual), NHWC.
 
@@ -40,30 +39,27 @@ def convolve(
     kernel: `[height, width, inputs, outputs]`, or a factored kernel.
     padding: `'SAME'` or `'VALID'`.
     strides: Of both sides, >= 1.
-    dilations: Of both sides, >= 1; 1 where `strides` is not.
   """
   if isinstance(kernel, DecomposedKernel):
     mode = kernel.forward_mode
     if mode == 'auto':
-      mode = _faster_mode(inputs, kernel.factors, padding, strides, dilations)
+      mode = _faster_mode(inputs, kernel.factors, padding, strides)
     if mode == 'two_layer':
-      return _mix_atoms(inputs, kernel.factors, padding, strides, dilations)
+      return _mix_atoms(inputs, kernel.factors, padding, strides)
     kernel = filters.build_kernel(kernel.factors)
-  return tf.nn.conv2d(inputs, kernel, strides, padding, dilations=dilations)  # pyright: ignore[reportArgumentType]
+  return tf.nn.conv2d(inputs, kernel, strides, padding)  # pyright: ignore[reportArgumentType]
 
 
-def output_side(
-  side: int, filter_side: int, padding: str, strides: int, dilations: int
-) -> int:
+def output_side(side: int, filter_side: int, padding: str, strides: int) -> int:
   """Returns the height or width of the output of `convolve`."""
   if padding == 'VALID':
-    side -= dilations * (filter_side - 1)
+    side -= filter_side - 1
   return math.ceil(side / strides)
 
 
-def _faster_mode(inputs, factors, padding, strides, dilations):
+def _faster_mode(inputs, factors, padding, strides):
   height, width = (
-    output_side(side, filter_side, padding, strides, dilations)
+    output_side(side, filter_side, padding, strides)
     for side, filter_side in zip(
       inputs.shape[1:3], factors.atoms.shape[:2], strict=True
     )
@@ -77,16 +73,12 @@ def _faster_mode(inputs, factors, padding, strides, dilations):
   return 'two_layer' if faster else 'reconstruct'
 
 
-def _mix_atoms(inputs, factors, padding, strides, dilations):
+def _mix_atoms(inputs, factors, padding, strides):
   """Returns the convolution in two layers, without building the kernel."""
   num_atoms, num_inputs, num_outputs = factors.coefficients.shape
   atoms = tf.repeat(factors.atoms[:, :, tf.newaxis], num_inputs, axis=2)
   maps = tf.nn.depthwise_conv2d(
-    inputs,
-    atoms,
-    [1, strides, strides, 1],
-    padding,
-    dilations=[dilations, dilations],
+    inputs, atoms, [1, strides, strides, 1], padding
   )
   # Channel i's map of atom q is number i * num_atoms + q.
   mixing = tf.reshape(

@@ -26,9 +26,7 @@ def cluster_losses(
 
   def losses_of(weights):
     losses = model.example_losses(model.apply(weights, data.x), data.y)
-    return tf.where(
-      tf.math.is_nan(losses), tf.fill(tf.shape(losses), float('inf')), losses
-    )
+    return tf.where(tf.math.is_nan(losses), float('inf'), losses)
 
   return model.map_stacked(losses_of, cluster_weights)
 

@@ -249,10 +249,9 @@ def _build_reporting(model, num_clusters):
       losses, model.loss_weights(data.y, data.mask)
     )
     # A client with infinite losses only is rejected, and has probability 0.
-    infinite = tf.fill([num_clusters], float('inf'))
     is_center = tf.range(num_clusters) < num_centers
     lowest = tf.reduce_min(
-      tf.where(is_center, totals / tf.maximum(weights, 1.0), infinite)
+      tf.where(is_center, totals / tf.maximum(weights, 1.0), float('inf'))
     )
     return algorithm_lib.ClientOutput(
       OrderedDict(loss=lowest), client_state, OrderedDict()

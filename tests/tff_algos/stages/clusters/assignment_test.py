@@ -72,13 +72,6 @@ def test_permuted_centers_permute_the_counts():
     )
 
 
-def test_two_estimations_in_a_row_count_alike():
-  """Algorithm 1 never resets its counters in print; here each starts at 0."""
-  first, second = _count(_CENTERS, _POINTS), _count(_CENTERS, _POINTS)
-  np.testing.assert_array_equal(first, second)
-  assert second.sum() == len(_POINTS)
-
-
 def test_ties_go_to_the_lowest_cluster():
   assert _count(np.zeros([3, 2], np.float32), _POINTS).tolist() == [4, 0, 0]
   same = np.stack([_CENTERS[1], _CENTERS[2], _CENTERS[2]])
