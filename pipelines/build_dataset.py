@@ -21,7 +21,7 @@ import numpy as np
 from absl import logging
 
 from pipelines import options
-from pipelines.engines import runner, spread
+from pipelines.engines import runner
 from pipelines.examples import cleaning, distributions, encoding, splits
 from pipelines.partitions import plan as partition_plan
 from pipelines.publishing import dead_letters, versions
@@ -392,7 +392,7 @@ def _run(
   with runner.run_pipeline(pipeline_options) as pipeline:
     found = (
       pipeline
-      | 'Blocks' >> spread.spread(enumerate(blocks))
+      | 'Blocks' >> runner.spread(enumerate(blocks))
       | name >> beam.ParDo(step)
     )
     if then is not None:

@@ -19,7 +19,7 @@ import pyarrow
 from absl import logging
 from pyarrow import parquet
 
-from pipelines.engines import failures, runner, spread
+from pipelines.engines import failures, runner
 from pipelines.examples import client_table, totals
 from pipelines.publishing import published
 from pipelines.publishing import staging as staging_lib
@@ -116,12 +116,12 @@ def _run(
   with runner.run_pipeline(pipeline_options) as pipeline:
     shards = (
       pipeline
-      | 'Shards' >> spread.spread(range(manifest['num_shards']))
+      | 'Shards' >> runner.spread(range(manifest['num_shards']))
       | 'MeasureShard' >> beam.ParDo(MeasureShard(reader, staging))
     )
     held_out = (
       pipeline
-      | 'HeldOut' >> spread.spread(range(num_sources))
+      | 'HeldOut' >> runner.spread(range(num_sources))
       | 'MeasureHeldOut' >> beam.ParDo(MeasureHeldOut(reader))
     )
     _ = (

@@ -24,7 +24,7 @@ class DatasetContender(passes.PassContender):
 
   def __init__(self, inputs: workload_lib.Inputs, dataset: object):
     """Prepares the pass."""
-    super().__init__(inputs, dataset)
+    super().__init__(dataset)
     self._workload = inputs.workload
     self._resident = rows_lib.ResidentRows()
     spec = tf.TensorSpec

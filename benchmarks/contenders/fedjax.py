@@ -7,8 +7,7 @@ best one, and takes each cluster's mean.
 Timed: `apply` of one round, which cuts the batches (`skip_shuffle`: the rows
 lie in the round's order before the clock starts), and the wait for the weights.
 `for_each_client` has the `jit` backend, FedJAX's own choice for CPUs: one
-  client
-after the other, each step an XLA program that may use all cores.
+client after the other, each step an XLA program that may use all cores.
 """
 
 import contextlib

@@ -53,13 +53,8 @@ class PassContender(abc.ABC):
     client_ids: In the dataset's order.
   """
 
-  def __init__(
-    self,
-    inputs: workload_lib.Inputs,
-    dataset: dataset_lib.FederatedDataset,
-  ):
+  def __init__(self, dataset: dataset_lib.FederatedDataset):
     """Reads nothing yet."""
-    del inputs
     self.source = client_sources.DatasetSource(dataset, schema.TRAIN)
     self.client_ids = self.source.population.client_ids
     self._counts: dict[str, np.ndarray] = {}

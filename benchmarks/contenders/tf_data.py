@@ -20,7 +20,7 @@ class TfDataContender(passes.PassContender):
 
   def __init__(self, inputs: workload_lib.Inputs, dataset: object):
     """Traces the pass over one client."""
-    super().__init__(inputs, dataset)
+    super().__init__(dataset)
     workload = inputs.workload
 
     def read(x, y):

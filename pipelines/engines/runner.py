@@ -8,7 +8,7 @@ import signal
 import threading
 import traceback
 import types
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -124,6 +124,11 @@ def run_pipeline(flags: Sequence[str]) -> Generator[beam.Pipeline]:
     client = getattr(getattr(pipeline, 'result', None), 'client', None)
     if client is not None:
       client.close()
+
+
+def spread(elements: Iterable[Any]) -> Any:
+  """Returns the transform to a PCollection of elements, over all workers."""
+  return beam.Create([*elements]) | beam.Reshuffle()
 
 
 def _find_reason(

@@ -200,19 +200,11 @@ def _find_client_problem(client: Any) -> base.Problem | None:
       f'the client id has {len(client)} characters, allowed are '
       f'{MAX_CLIENT_ID_CHARACTERS}'
     )
-  elif not _is_unicode(client):
+  elif not raw_columns.is_unicode(client):
     reason = 'the client id is not Unicode text'
   elif '\0' in client:  # NumPy drops trailing ones, which merges two clients.
     reason = 'the client id has a zero byte'
   return None if reason is None else base.Problem(reason, value=repr(client))
-
-
-def _is_unicode(text: str) -> bool:
-  try:
-    text.encode()
-  except UnicodeEncodeError:
-    return False
-  return True
 
 
 def _find_lack(example: base.RawExample, needs: Needs) -> base.Problem | None:
@@ -223,7 +215,7 @@ def _find_lack(example: base.RawExample, needs: Needs) -> base.Problem | None:
     )
   if needs.group and not example.group:
     return base.Problem("the group is missing, which split_by='group' needs")
-  if needs.group and not _is_unicode(example.group or ''):
+  if needs.group and not raw_columns.is_unicode(example.group or ''):
     return base.Problem(
       'the group is not Unicode text', value=repr(example.group)
     )

@@ -60,6 +60,15 @@ def keys(columns: Columns, num_examples: int) -> Array:
   return np.frombuffer(bytes(found), np.uint8).reshape(-1, hashing.KEY_BYTES)
 
 
+def is_unicode(text: str) -> bool:
+  """Returns whether a text can be written as UTF-8."""
+  try:
+    text.encode()
+  except UnicodeEncodeError:
+    return False
+  return True
+
+
 def _find_problem_of_number(
   feature: spec_lib.Feature, value: Any
 ) -> str | None:
@@ -81,11 +90,7 @@ def _find_problem_of_number(
 
 def _find_problem_of_text(feature: spec_lib.Feature, value: Any) -> str | None:
   del feature
-  try:
-    value.encode()
-  except UnicodeEncodeError:
-    return 'not Unicode text'
-  return None
+  return None if is_unicode(value) else 'not Unicode text'
 
 
 def _find_problem_of_image(feature: spec_lib.Feature, value: Any) -> str | None:

@@ -53,9 +53,7 @@ def make_plan(
     seed=config.seed,
   )
   quotas = quotas_lib.count_quotas(mixture, train_sizes, config.splits)
-  quotas_lib.check_available(
-    quotas.sum(axis=1), available, source_names, schema.SPLITS
-  )
+  quotas_lib.check_available(quotas.sum(axis=1), available, source_names)
   owners = np.stack(
     [
       apportion.deal(

@@ -8,6 +8,7 @@ from pipelines import options
 from pipelines.partitions import apportion
 from tff_algos.core import errors
 from tff_algos.core.structures import Array
+from tff_algos.data import schema
 
 
 def split_sizes(sizes: Array, config: options.SplitsConfig) -> Array:
@@ -67,20 +68,16 @@ def largest_sizes(
 
 
 def check_available(
-  wanted: Array,
-  available: Array,
-  source_names: tuple[str, ...],
-  splits: tuple[str, ...],
+  wanted: Array, available: Array, source_names: tuple[str, ...]
 ) -> None:
   """Raises PartitionError if a pool has fewer examples than the quotas.
 
   Args:
-    wanted: `[num_splits, num_sources]`.
+    wanted: `[3, num_sources]`, by split.
     available: The same shape.
     source_names: Names of the source distributions.
-    splits: Names of the splits.
   """
-  for s, split in enumerate(splits):
+  for s, split in enumerate(schema.SPLITS):
     for d, name in enumerate(source_names):
       if wanted[s, d] > available[s, d]:
         raise errors.PartitionError(

@@ -2,8 +2,7 @@
 
 import functools
 import pathlib
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyarrow import parquet
 
@@ -70,13 +69,10 @@ class Reader:
     shards: list[list[Client]] = [
       [] for _ in range(self.dataset.manifest['num_shards'])
     ]
-    for row in _rows(self.dataset.path / layout.CLIENTS):
+    columns = ['client_id', 'group', 'shard', 'position']
+    path = self.dataset.path / layout.CLIENTS
+    for row in parquet.read_table(path, columns=columns).to_pylist():
       shards[row['shard']].append(
         Client(row['client_id'], row['group'], row['position'])
       )
     return [sorted(clients, key=lambda c: c.position) for clients in shards]
-
-
-def _rows(path: pathlib.Path) -> Iterator[dict[str, Any]]:
-  columns = ['client_id', 'group', 'shard', 'position']
-  yield from parquet.read_table(path, columns=columns).to_pylist()

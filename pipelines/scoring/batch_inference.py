@@ -18,7 +18,7 @@ import numpy as np
 from apache_beam.metrics import metric
 from apache_beam.ml.inference import base
 
-from pipelines.engines import failures, runner, spread
+from pipelines.engines import failures, runner
 from pipelines.publishing import manifest as manifest_lib
 from pipelines.publishing import published
 from pipelines.publishing import staging as staging_lib
@@ -133,10 +133,11 @@ def _publish(
   """Scores and publishes, unless the predictions exist already."""
   version = manifest_lib.name_version(described)
   folder = layout.version_folder(output_dir, version)
+  pointer = output_dir / layout.CURRENT
   with staging_lib.open_staging(output_dir, handover) as staging:
     manifest = predictions.read_published(folder)
     if manifest is not None:
-      _announce(staging, output_dir, version)
+      staging_lib.write_pointer(staging, pointer, version)
       return ScoreResult(folder, manifest, reused=True)
     found = tuple(
       bundle._replace(folder=staging.share(bundle.folder, bundle.model))
@@ -155,15 +156,8 @@ def _publish(
         'again, or with other beam_options.'
       )
     staging_lib.publish(staging, output_dir, version)
-    _announce(staging, output_dir, version)
+    staging_lib.write_pointer(staging, pointer, version)
   return ScoreResult(folder, manifest, reused=False)
-
-
-def _announce(
-  staging: staging_lib.Staging, output_dir: pathlib.Path, version: str
-) -> None:
-  """Makes published predictions the current ones."""
-  staging_lib.write_pointer(staging, output_dir / layout.CURRENT, version)
 
 
 def summarize(result: ScoreResult) -> str:
@@ -344,7 +338,7 @@ def _run(
   num_shards = scorer.reader.dataset.manifest['num_shards']
   num_classes = scorer.reader.dataset.schema.num_classes
   with runner.run_pipeline(pipeline_options) as pipeline:
-    shards = pipeline | 'Shards' >> spread.spread(range(num_shards))
+    shards = pipeline | 'Shards' >> runner.spread(range(num_shards))
     # Shards without examples to score are written as well.
     all_shards = shards | 'Mark' >> beam.Map(_mark)
     scored = (

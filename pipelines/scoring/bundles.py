@@ -7,7 +7,7 @@ import logging
 import pathlib
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -383,15 +383,10 @@ class BundleHandler(
     inference_args: dict[str, Any] | None = None,
   ) -> Iterable[base.PredictionResult]:
     """Returns each request with its answer."""
-    return list(self._answers(batch, model))
-
-  def _answers(
-    self, batch: Sequence[Request], model: LoadedBundles
-  ) -> Iterator[base.PredictionResult]:
-    for request in batch:
-      yield base.PredictionResult(
-        request, model.answer(request, self._max_rows)
-      )
+    return [
+      base.PredictionResult(request, model.answer(request, self._max_rows))
+      for request in batch
+    ]
 
   def get_num_bytes(self, batch: Sequence[Request]) -> int:
     """Returns the size of the features, for Beam's metrics."""

@@ -342,15 +342,6 @@ def array_sha256(*arrays: Array) -> str:
   return digest.hexdigest()
 
 
-def column_features(num_classes: int = 0) -> Features:
-  """Returns the features of raw columns, whose spec says all about x.
-
-  Args:
-    num_classes: 0 for regression.
-  """
-  return vector_features(0, num_classes)
-
-
 def image_features(shape: tuple[int, ...], num_classes: int) -> Features:
   """Returns the features of 8-bit images, scaled to values from 0 to 1."""
   return Features(

@@ -151,21 +151,20 @@ class Table(base.FileSource):
 
   def features(self) -> base.Features:
     """Returns float32 vectors, not normalised, or raw columns."""
-    num_classes = len(self._options.classes or ())
-    if self._options.features:
-      features = base.column_features(num_classes)
-      spec = self.feature_spec()
-      output = spec and spec.output()
-      if output is None or output.dtype == 'float32':
-        return features
-      # Images and ids: known before the fit, and not numbers as they are.
-      return features._replace(
-        x_dtype=output.dtype,
-        x_shape=output.shape,
-        x_scale=output.scale,
-        x_offset=output.offset,
-      )
-    return base.vector_features(len(self._options.feature_columns), num_classes)
+    features = base.vector_features(
+      len(self._options.feature_columns), len(self._options.classes or ())
+    )
+    spec = self.feature_spec()
+    output = spec and spec.output()
+    if output is None or output.dtype == 'float32':
+      return features
+    # Images and ids: known before the fit, and not numbers as they are.
+    return features._replace(
+      x_dtype=output.dtype,
+      x_shape=output.shape,
+      x_scale=output.scale,
+      x_offset=output.offset,
+    )
 
   def feature_spec(self) -> spec_lib.FeatureSpec | None:
     """Returns the columns `features`; None for plain numbers."""

@@ -7,7 +7,7 @@ leaves the same files. The folder is removed at the end.
 import io
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -49,7 +49,7 @@ def write_survey(
   survey = planning.Survey(
     **{name: getattr(sound, name) for name in planning.Survey._fields}
   )
-  _save(staging, _path(staging, 'survey', number), survey)
+  _save(staging, _path(staging, 'survey', number), survey._asdict())
   with staging.handing_over(_path(staging, 'dead', number)) as path:
     path.write_text(json.dumps(dead))
 
@@ -98,7 +98,7 @@ def write_plan(
         plan.groups.count(schema_lib.PARTICIPATING), np.int64
       ),
     )
-    _save(staging, _path(staging, 'plan', number), block_plan)
+    _save(staging, _path(staging, 'plan', number), block_plan._asdict())
 
   for _ in staging_lib.in_threads(write, range(len(block_sizes))):
     pass
@@ -111,11 +111,11 @@ def read_plan(staging: staging_lib.Staging, number: int) -> BlockPlan:
 
 def write_fitted(staging: staging_lib.Staging, fitted: encoding.Fitted) -> None:
   """Writes a fitted feature spec."""
-  _save(
-    staging,
-    staging.work / 'client_statistics',
-    _ClientStatistics(fitted.client_mean, fitted.client_deviation),
-  )
+  arrays = {
+    'client_mean': fitted.client_mean,
+    'client_deviation': fitted.client_deviation,
+  }
+  _save(staging, staging.work / 'client_statistics', arrays)
   with staging.handing_over(staging.work / 'features.json') as path:
     path.write_text(json.dumps(fitted.spec.to_dict()))
 
@@ -128,20 +128,15 @@ def read_encoder(staging: staging_lib.Staging) -> encoding.Encoder:
   return encoding.Encoder(encoding.Fitted(spec, **arrays))
 
 
-class _ClientStatistics(NamedTuple):
-  client_mean: Array
-  client_deviation: Array
-
-
 def _path(staging: staging_lib.Staging, kind: str, number: int) -> pathlib.Path:
   return staging.work / f'{kind}-{number:05d}'
 
 
 def _save(
-  staging: staging_lib.Staging, path: pathlib.Path, arrays: NamedTuple
+  staging: staging_lib.Staging, path: pathlib.Path, arrays: Mapping[str, Array]
 ) -> None:
   with staging.handing_over(path) as temporary, open(temporary, 'wb') as file:
-    np.savez(file, **arrays._asdict())
+    np.savez(file, **arrays)
 
 
 def _load(staging: staging_lib.Staging, path: pathlib.Path) -> dict[str, Array]:

@@ -2,9 +2,8 @@
 
 import re
 
-from tests.testing import programs
+from tests.architecture import source_tree
 
-_ROOMS = ('tff_algos', 'pipelines', 'binaries')
 _PICKLE = re.compile(
   r'\bpickle\b(?!d)|\bdill\b|cloudpickle|multiprocessing import connection'
 )
@@ -12,10 +11,9 @@ _ALLOWED = re.compile(r'allow_pickle *= *(?!False)')
 
 
 def _lines():
-  for room in _ROOMS:
-    for path in sorted((programs.ROOT / room).rglob('*.py')):
-      for line in path.read_text().splitlines():
-        yield path.relative_to(programs.ROOT).as_posix(), line
+  for path in source_tree.python_files(*source_tree.SOURCE_ROOMS):
+    for line in source_tree.read(path).splitlines():
+      yield path.as_posix(), line
 
 
 def test_the_process_of_large_requests_alone_imports_pickle():

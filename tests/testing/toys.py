@@ -13,6 +13,9 @@ from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes.vectorized import vectorized_runtime
 from tff_algos.training import loop, simulation
 
+# Of the sentences of `token_clients`, for `transformer`.
+_PLACES, _NUM_WORDS = 3, 6
+
 
 class ToySource(client_sources.ArraySource):
   """Clients `c000`, `c001` and so on; a test may change them before round 1."""
@@ -42,7 +45,7 @@ def linear_clients(
 
 
 def image_clients(
-  num_clients: int = 5, shape: tuple[int, ...] = (4, 4, 1), seed: int = 0
+  num_clients: int, shape: tuple[int, ...] = (4, 4, 1), seed: int = 0
 ) -> ToySource:
   """Clients of different sizes with 3 separable classes of tiny images."""
   generator = seeds.numpy_generator(seed, 'toy')
@@ -90,7 +93,7 @@ def linear(num_features: int):
   )
 
 
-def transformer(places: int = 3, words: int = 6):
+def transformer():
   """A transformer with a decoder of its own; word 0 is padding, 1 unscored."""
   return models.build_model(
     models.parse_config(
@@ -104,24 +107,23 @@ def transformer(places: int = 3, words: int = 6):
       }
     ),
     task='classification',
-    input_shape=(places,),
-    num_outputs=words,
+    input_shape=(_PLACES,),
+    num_outputs=_NUM_WORDS,
     input_dtype=tf.int32,
-    label_shape=(places,),
+    label_shape=(_PLACES,),
     special_ids={'padding': 0, 'out_of_vocabulary': 1},
   )
 
 
-def token_clients(
-  sizes: list[int], places: int = 3, words: int = 6, seed: int = 0
-) -> ToySource:
+def token_clients(sizes: list[int]) -> ToySource:
   """Clients with random sentences for `transformer`, of different lengths."""
-  generator = seeds.numpy_generator(seed, 'toy')
+  generator = seeds.numpy_generator(0, 'toy')
   clients = []
   for size in sizes:
-    tokens = generator.integers(1, words, (size, places + 1)).astype(np.int32)
-    lengths = generator.integers(2, places + 2, (size, 1))
-    tokens[np.arange(places + 1) >= lengths] = 0
+    shape = (size, _PLACES + 1)
+    tokens = generator.integers(1, _NUM_WORDS, shape).astype(np.int32)
+    lengths = generator.integers(2, _PLACES + 2, (size, 1))
+    tokens[np.arange(_PLACES + 1) >= lengths] = 0
     clients.append(
       schema.Examples(tokens[:, :-1], tokens[:, 1:], np.zeros(size, np.int32))
     )

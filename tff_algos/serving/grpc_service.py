@@ -331,7 +331,7 @@ def _predict(
   name = request.model_spec.signature_name or served_model.DEFAULT_SIGNATURE
   signature = model.signature(name)
   is_raw = name in model.raw_signatures
-  tensors.check_names(request.inputs, signature)
+  tensors.check_names('the request', request.inputs, signature)
   inputs = {}
   for key, info in signature.inputs.items():
     inputs[key] = _array(key, request.inputs[key], info, config)

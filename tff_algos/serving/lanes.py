@@ -6,11 +6,10 @@ their own with low priority (`bulk.py`). A queue that is full refuses.
 """
 
 import collections
-import contextlib
 import functools
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent import futures
 from typing import Any, NamedTuple
 
@@ -205,18 +204,6 @@ class _Call(NamedTuple):
 
   future: futures.Future[bytes]
   start: Callable[[], _Started]
-
-
-@contextlib.contextmanager
-def opened(
-  store: models.ModelStore, config: server_config.ServerConfig
-) -> Generator[Lanes]:
-  """Yields lanes, and closes them at the end."""
-  lanes = Lanes(store, config)
-  try:
-    yield lanes
-  finally:
-    lanes.close()
 
 
 def is_large_json(body: bytes) -> bool:

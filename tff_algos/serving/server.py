@@ -140,9 +140,10 @@ def _listening(
 ) -> Generator[Ports]:
   with (
     store.refreshed(),
-    lanes_lib.opened(store, config) as lanes,
+    contextlib.closing(lanes_lib.Lanes(store, config)) as lanes,
     _rest(lanes, certificates) as (rest_server, rest_api_port),
-    _grpc(lanes, certificates) as port,
+    contextlib.closing(grpc_service.Services(lanes)) as services,
+    _grpc(services, config, certificates) as port,
   ):
     try:
       yield Ports(rest_api_port, port)
@@ -213,19 +214,6 @@ def _rest(
 
 @contextlib.contextmanager
 def _grpc(
-  lanes: lanes_lib.Lanes, certificates: tls.Certificates | None
-) -> Generator[int]:
-  config = lanes.config
-  services = grpc_service.Services(lanes)
-  try:
-    with _grpc_server(services, config, certificates) as port:
-      yield port
-  finally:
-    services.close()
-
-
-@contextlib.contextmanager
-def _grpc_server(
   services: grpc_service.Services,
   config: server_config.ServerConfig,
   certificates: tls.Certificates | None,

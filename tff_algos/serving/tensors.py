@@ -10,7 +10,7 @@ import base64
 import binascii
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -58,7 +58,7 @@ def inputs_from_rows(
     instances = [{_only_input(signature): row} for row in instances]
   for i, row in enumerate(instances):
     names = row if _is_named(row) else ()
-    _check_names(f"element {i} of 'instances'", names, signature)
+    check_names(f"element {i} of 'instances'", names, signature)
   columns = {name: [row[name] for row in instances] for name in instances[0]}
   return _arrays(columns, signature, is_raw=is_raw)
 
@@ -81,7 +81,7 @@ def inputs_from_columns(
   """
   if not _is_named(inputs):
     inputs = {_only_input(signature): inputs}
-  _check_names("'inputs'", inputs, signature)
+  check_names("'inputs'", inputs, signature)
   return _arrays(inputs, signature, is_raw=is_raw)
 
 
@@ -196,15 +196,9 @@ def bytes_of(what: str, leaf: str | dict[str, Any]) -> bytes:
 
 
 def check_names(
-  names: Mapping[str, Any], signature: meta_graph_pb2.SignatureDef
+  where: str, names: Iterable[str], signature: meta_graph_pb2.SignatureDef
 ) -> None:
   """Raises RequestError unless `names` are the signature's inputs."""
-  _check_names('the request', names, signature)
-
-
-def _check_names(
-  where: str, names: Any, signature: meta_graph_pb2.SignatureDef
-) -> None:
   if set(names) != set(signature.inputs):
     raise errors.RequestError(
       f'{where} must name the inputs {", ".join(sorted(signature.inputs))}, '

@@ -12,6 +12,7 @@ import distributed
 import grpc
 import psutil
 import pytest
+from apache_beam.testing import test_pipeline, util
 
 from pipelines.engines import failures, runner
 from pipelines.sources import base
@@ -363,3 +364,16 @@ def test_dataflow_needs_a_place_to_hand_over():
 )
 def test_workers_hand_over_where_temporary_files_go(flags, address):
   assert runner.find_handover(flags) == address
+
+
+def test_every_element_is_handed_out_once():
+  with test_pipeline.TestPipeline() as pipeline:
+    util.assert_that(
+      pipeline | runner.spread(range(4)), util.equal_to([0, 1, 2, 3])
+    )
+
+
+def test_no_element():
+  with test_pipeline.TestPipeline() as pipeline:
+    counted = pipeline | runner.spread([]) | beam.combiners.Count.Globally()
+    util.assert_that(counted, util.equal_to([0]))

@@ -68,9 +68,9 @@ def _combine(parts, schema, order):
   return fn.extract_output(fn.merge_accumulators(accumulators))
 
 
-def _described(total, schema, by_feature=True):
+def _described(total, schema):
   return totals.describe(
-    total, num_features=int(np.prod(schema.x_shape)), by_feature=by_feature
+    total, num_features=int(np.prod(schema.x_shape)), by_feature=True
   )
 
 

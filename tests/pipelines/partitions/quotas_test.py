@@ -60,12 +60,10 @@ def test_largest_sizes_of_nothing():
 
 
 def test_too_few_examples_are_named():
-  wanted = np.array([[10, 20], [1, 2]])
-  available = np.array([[10, 15], [5, 5]])
+  wanted = np.array([[10, 20], [1, 2], [0, 0]])
+  available = np.array([[10, 15], [5, 5], [0, 0]])
   with pytest.raises(
     errors.PartitionError,
     match=r"wants 20 train examples .*'rotated' and only 15 exist. Lower",
   ):
-    quotas.check_available(
-      wanted, available, ('upright', 'rotated'), ('train', 'validation')
-    )
+    quotas.check_available(wanted, available, ('upright', 'rotated'))

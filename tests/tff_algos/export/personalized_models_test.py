@@ -50,9 +50,9 @@ def fed_soft(fed_soft_folder):
   return serving_default(fed_soft_folder)
 
 
-def own_oracle(task=model_lib.CLASSIFICATION):
+def own_oracle():
   """Returns NumPy's outputs, `[num_clients, batch, num_outputs]`."""
-  _, states = exportable.states(exportable.linear_model(task))
+  _, states = exportable.states(exportable.linear_model())
   return np.stack(
     [
       exportable.oracle_logits(states.personalized_weights, i, X)

@@ -1,5 +1,6 @@
 """Requests that wait: their number, their deadlines, their lanes."""
 
+import contextlib
 import threading
 import time
 
@@ -14,7 +15,8 @@ from tff_algos.serving import models, rest, served_model, server_config
 @pytest.fixture(name='lanes')
 def make_lanes(tmp_path):
   config = server_config.ServerConfig(max_waiting=3, answer_seconds=20)
-  with lanes_lib.opened(models.ModelStore(tmp_path), config) as lanes:
+  store = models.ModelStore(tmp_path)
+  with contextlib.closing(lanes_lib.Lanes(store, config)) as lanes:
     yield lanes
 
 
@@ -100,7 +102,8 @@ def test_reports_that_keep_coming_do_not_hold_a_prediction(
   is_answered = threading.Event()
   store = models.ModelStore(export_folder)
   store.load_newest()
-  with lanes_lib.opened(store, server_config.ServerConfig()) as lanes:
+  config = server_config.ServerConfig()
+  with contextlib.closing(lanes_lib.Lanes(store, config)) as lanes:
 
     def report(store, config):
       if not is_answered.is_set():
@@ -143,7 +146,8 @@ def test_what_waits_is_answered_together(
 
   monkeypatch.setattr(served_model.ServedModel, 'run', run)
   config = server_config.ServerConfig(enable_batching=enable_batching)
-  with lanes_lib.opened(models.ModelStore(export_folder), config) as lanes:
+  store = models.ModelStore(export_folder)
+  with contextlib.closing(lanes_lib.Lanes(store, config)) as lanes:
 
     def submit(row, x=1.0):
       body = b'{"instances": [[%g, 0, 0, %g]]}' % (x, row)
