@@ -12,8 +12,8 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Generator
+from typing import Any
 
 from absl import app, flags, logging
 from ml_collections import config_flags
@@ -103,8 +103,8 @@ def define_round_flag(verb: str) -> flags.FlagHolder:
 
 def run(
   function: Callable[[], object],
-  addressable: Sequence[str] | None = mirrored_flags.FOLDERS,
   *,
+  mirrors_folders: bool = True,
   prints_failures: bool = False,
 ) -> None:
   """Parses the flags and runs a program.
@@ -117,8 +117,8 @@ def run(
 
   Args:
     function: The program.
-    addressable: Flags whose folders may be in an object store; the function
-      sees their local mirrors. None: it sees to addresses itself.
+    mirrors_folders: Whether the function sees local mirrors of folders in
+      object stores, see `mirrored_flags`; if not, it sees to addresses itself.
     prints_failures: Whether an error is also a line of JSON on stdout, see
       `failure_line`.
   """
@@ -130,10 +130,13 @@ def run(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     _forbid_hidden_workers()
     try:
-      # Also an error of a workdir in an object store, before the function.
-      with _printed_failures() if prints_failures else contextlib.nullcontext():
-        with mirrored_flags.mirrored(addressable):
-          function()
+      with contextlib.ExitStack() as stack:
+        if prints_failures:
+          # Also those of a workdir in an object store, before the function.
+          stack.enter_context(_printed_failures())
+        if mirrors_folders:
+          stack.enter_context(mirrored_flags.mirrored())
+        function()
     except BrokenPipeError:
       # The reader of the pipe, such as `head`, has closed it.
       os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -279,7 +282,8 @@ def _parse_flags(argv: list[str], *, prints_failures: bool) -> list[str]:
   except (errors.ConfigError, flags.Error) as error:
     if prints_failures:
       print(failure_line(error, BAD_INPUT), flush=True)
-    _end_with(' '.join(str(error).split()))
+    sys.stderr.write(f'{" ".join(str(error).split())}\n')
+    sys.exit(BAD_INPUT)
 
 
 def _parse(values: flags.FlagValues, argv: list[str]) -> list[str]:
@@ -354,11 +358,6 @@ def _with_found_config(argv: list[str]) -> list[str]:
       argument = config_file.find(argument)
     found.append(argument)
   return found
-
-
-def _end_with(words: str) -> NoReturn:
-  sys.stderr.write(f'{words}\n')
-  sys.exit(1)
 
 
 def _is_for_the_user(record: standard_logging.LogRecord) -> bool:

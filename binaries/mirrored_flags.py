@@ -3,7 +3,7 @@
 import contextlib
 import os
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 
 from absl import flags, logging
 
@@ -20,11 +20,8 @@ _publishers: list[Callable[[], None]] = []
 
 
 @contextlib.contextmanager
-def mirrored(names: Sequence[str] | None = FOLDERS) -> Generator[None]:
-  """Replaces addresses in flags by local folders, published at the end.
-
-  Args:
-    names: Flags that may have one; None if the program sees to all of them.
+def mirrored() -> Generator[None]:
+  """Replaces addresses in `FOLDERS` by local folders, published at the end.
 
   Raises:
     ConfigError: If another flag has one, or this is one of several processes.
@@ -33,11 +30,11 @@ def mirrored(names: Sequence[str] | None = FOLDERS) -> Generator[None]:
   """
   addresses = {}
   with contextlib.ExitStack() as stack:
-    for name in flags.FLAGS if names is not None else ():
+    for name in flags.FLAGS:
       value = flags.FLAGS[name].value
       if _READ.fullmatch(name) or not _is_address(value):
         continue
-      if name not in (names or ()):
+      if name not in FOLDERS:
         raise errors.ConfigError(
           f'--{name}={value}: this flag takes a local path; in an object '
           f'store may be {" and ".join(f"--{one}" for one in FOLDERS)}'

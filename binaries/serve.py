@@ -181,4 +181,4 @@ def _serve_folder(folder: str) -> None:
 
 
 if __name__ == '__main__':
-  command.run(serve, addressable=None)
+  command.run(serve, mirrors_folders=False)

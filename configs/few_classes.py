@@ -99,7 +99,7 @@ def _source(variant):
   return 'cifar', {'folder': f'data/{dataset}', 'dataset': dataset}
 
 
-def _shards(algorithm, *, source, model='lenet'):
+def _shards(algorithm, *, source, model):
   """Returns a config with 100 clients of two classes, ten of which train per round."""
   config = base.experiment(algorithm, model=model, source=source, law='shards')
   config.dataset.update(

@@ -160,7 +160,8 @@ def of_data(now: Snapshot, before: Snapshot) -> Drift:
     status: sum(row['status'] == status for row in clients.values())
     for status in (STAYED, NEW, DEPARTED)
   }
-  overall = _shifts(_pool(_sources(now)), _pool(_sources(before)))
+  pooled, pooled_before = _pool(now), _pool(before)
+  overall = _shifts(pooled, pooled_before)
   measures, missing = {}, {}
   for shift in _SHIFTS:
     for name, values, reason in (
@@ -182,7 +183,7 @@ def of_data(now: Snapshot, before: Snapshot) -> Drift:
   details = {
     'num_clients': counts,
     'sources': sources,
-    'most_shifted_features': _most_shifted(now, before),
+    'most_shifted_features': _most_shifted(pooled.x, pooled_before.x),
   }
   return Drift(measures, missing, clients, details)
 
@@ -299,14 +300,12 @@ class _Moments(NamedTuple):
   """Moments of some examples.
 
   Attributes:
-    num_examples: Number of examples, >= 1.
     label_counts: `[num_classes]`; empty for regression.
     y: Mean and standard deviation of the label of a regression, `[2, 1]`.
     x: Means and standard deviations of the features, `[2, D]`; None for ids of
       tokens.
   """
 
-  num_examples: int
   label_counts: np.ndarray
   y: np.ndarray | None
   x: np.ndarray | None
@@ -347,7 +346,6 @@ def _sources(snapshot: Snapshot) -> dict[str, _Moments]:
     if total['num_examples']:
       y, x = total.get('y'), total['features']
       moments[name] = _Moments(
-        total['num_examples'],
         np.array(total['label_counts']),
         np.array([[y['mean']], [y['std']]]) if y else None,
         None if is_tokens else np.array([x['mean'], x['std']]),
@@ -364,9 +362,8 @@ def _clients(snapshot: Snapshot) -> dict[str, _Moments | None]:
       continue
     moments[row['client_id']] = None
     if row['x_mean'] is not None:
-      counts, labels = (
-        np.sum([row[f'{split}_{kind}'] for split in schema_lib.SPLITS], axis=0)
-        for kind in ('source_counts', 'label_counts')
+      labels = np.sum(
+        [row[f'{split}_label_counts'] for split in schema_lib.SPLITS], axis=0
       )
       y, x = (
         np.array([[row[f'{name}_mean']], [row[f'{name}_std']]])
@@ -374,9 +371,7 @@ def _clients(snapshot: Snapshot) -> dict[str, _Moments | None]:
         else None
         for name in ('y', 'x')
       )
-      moments[row['client_id']] = _Moments(
-        int(counts.sum()), labels, y, None if is_tokens else x
-      )
+      moments[row['client_id']] = _Moments(labels, y, None if is_tokens else x)
   return moments
 
 
@@ -384,10 +379,12 @@ def _is_tokens(snapshot: Snapshot) -> bool:
   return snapshot.manifest['schema']['x_dtype'] == 'int32'
 
 
-def _pool(sources: Mapping[str, _Moments]) -> _Moments:
+def _pool(snapshot: Snapshot) -> _Moments:
   """Returns the moments of all examples together."""
+  sources = _sources(snapshot)
   parts = [*sources.values()]
-  weights = [part.num_examples for part in parts]
+  totals = snapshot.statistics.totals[statistics_lib.SOURCE]
+  weights = [totals[name]['num_examples'] for name in sources]
 
   def pool(columns: Iterable[np.ndarray | None]) -> np.ndarray | None:
     defined = [column for column in columns if column is not None]
@@ -399,16 +396,21 @@ def _pool(sources: Mapping[str, _Moments]) -> _Moments:
     return np.stack([mean, np.sqrt(np.average(squares, 0, weights))])
 
   return _Moments(
-    sum(weights),
     np.sum([part.label_counts for part in parts], axis=0),
     pool(part.y for part in parts),
     pool(part.x for part in parts),
   )
 
 
-def _most_shifted(now: Snapshot, before: Snapshot) -> list[dict[str, float]]:
-  """Returns the features of largest shift over all examples, at most five."""
-  ours, theirs = (_pool(_sources(one)).x for one in (now, before))
+def _most_shifted(
+  ours: np.ndarray | None, theirs: np.ndarray | None
+) -> list[dict[str, float]]:
+  """Returns the features of largest shift over all examples, at most five.
+
+  Args:
+    ours: Means and standard deviations of all features, `[2, D]`, if any.
+    theirs: The same of the other version.
+  """
   if ours is None or theirs is None:
     return []
   shifts = np.array(

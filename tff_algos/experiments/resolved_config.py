@@ -36,13 +36,14 @@ def write(
   """
   path = pathlib.Path(workdir, _FILE)
   run_hash = config_lib.config_hash(run_identity)
-  so_far = _provenance_so_far(path, run_hash)
-  current = [made_by] * (made_by is not None and made_by not in so_far)
+  provenance = _provenance_so_far(path, run_hash)
+  if made_by is not None and made_by not in provenance:
+    provenance = [*provenance, made_by]
   content = {
     'name': config.name,
     'config_hash': experiment.config_hash(config),
     'run_hash': run_hash,
-    'provenance': so_far + current,
+    'provenance': provenance,
     'config': config_lib.to_dict(config),
   }
   sealed_json.write(path, content)

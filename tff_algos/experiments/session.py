@@ -156,14 +156,14 @@ def open_session(
     )
     with interrupts.held():
       source = client_sources.DatasetSource(dataset, schema.TRAIN)
-      seed = None
+      seed = config.seed
       if config.training.restarts.num_restarts > 1 and checkpoints.rounds():
         seed = checkpoints.seed(checkpoints.find())
       algorithm, runtime = kept.open(effective, dataset, group)
       store = loop.build_store(
         algorithm,
         source.population,
-        config.seed if seed is None else seed,
+        seed,
         checkpoints.states_folder,
         config.training.client_states,
       )

@@ -311,7 +311,7 @@ class CheckpointManager:
         'client_state': store.row_type(),
         'progress': progress._asdict() if progress.best_round >= 0 else {},
         'starts_run': starts_run,
-        'files': self._hash_files(temporary, index, store),
+        'files': self._hash_files(round_num, temporary, index, store),
       }
       spelled = json.dumps(sealed_json.seal(manifest), indent=2)
       (temporary / _MANIFEST).write_text(spelled)
@@ -541,27 +541,29 @@ class CheckpointManager:
 
   def _hash_files(
     self,
+    round_num: int,
     temporary: pathlib.Path,
     index: client_state_store.StoreIndex,
     store: client_state_store.ClientStateStore,
   ) -> dict[str, str]:
     """Returns path within the folder -> SHA-256, of all needed files."""
-    target = self._round_folder(int(temporary.name.split('_')[-1])).name
+    target = self._round_folder(round_num).name
     hashes = {
       f'{target}/{name}': records.file_sha256(temporary / name)
       for name in (_SERVER_STATE, _CLIENT_INDEX)
     }
     rounds = map(int, np.unique(index.segment[index.segment > 0]))
-    segments = [store.segment_path(round_num).name for round_num in rounds]
+    segments = [store.segment_path(one).name for one in rounds]
     departed = self._folder / DEPARTED
-    constant = {
-      _CLIENTS: True,
-      _PARENT: (self._folder.parent / PARENT_FILE).exists(),
-      **dict.fromkeys((f'{_STATES_FOLDER}/{name}' for name in segments), True),
-      **{f'{DEPARTED}/{path.name}': True for path in departed.glob('*')},
-    }
+    has_parent = (self._folder.parent / PARENT_FILE).exists()
+    constant = [
+      _CLIENTS,
+      *([_PARENT] if has_parent else []),
+      *(f'{_STATES_FOLDER}/{name}' for name in segments),
+      *(f'{DEPARTED}/{path.name}' for path in departed.glob('*')),
+    ]
     known = self._known_hashes()
-    for name in (name for name, is_there in constant.items() if is_there):
+    for name in constant:
       path = records.locate(self._folder, name)
       hashes[name] = known.get(name) or records.file_sha256(path)
     return hashes

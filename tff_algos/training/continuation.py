@@ -249,14 +249,10 @@ def _check_same(
 ) -> None:
   """Raises unless the states of a run fit another run."""
   old = saved.manifest['identity']
-  for name, key in (
-    ('model', 'model'),
-    ('algorithm', 'algorithm'),
-    ('seed', 'seed'),
-    ('privacy', 'privacy'),  # The account counts releases of one kind.
-  ):
-    before, now = old.get(key, {}), identity.get(key, {})
-    if key == 'algorithm':  # Its options may change.
+  # Privacy, since the account counts releases of one kind.
+  for name in ('model', 'algorithm', 'seed', 'privacy'):
+    before, now = old.get(name, {}), identity.get(name, {})
+    if name == 'algorithm':  # Its options may change.
       before, now = before['name'], now['name']
     if before != now:
       raise errors.ConfigError(
@@ -296,8 +292,8 @@ def _check_overlap(
   folder: pathlib.Path, counted: Parent, config: ContinuationConfig
 ) -> None:
   """Warns of few known clients, and raises ConfigError below the limit."""
-  num_clients = counted.stayed + counted.returned + counted.joined
-  num_known = num_clients - counted.joined
+  num_known = counted.stayed + counted.returned
+  num_clients = num_known + counted.joined
   share = num_known / num_clients
   words = (
     f'{num_known} of {num_clients} clients '

@@ -3,7 +3,6 @@
 Chen and Qiu (2025), arXiv:2503.08652, sections 5.1 and 7.1.
 """
 
-import contextlib
 import dataclasses
 import math
 import os
@@ -150,12 +149,9 @@ def latent(
   phase = latent_clients.collect_models(algorithm.phases[call.phase])
   # A separate runtime, since a runtime caches the graph of a phase by its name.
   collecting = dataclasses.replace(algorithm, phases={call.phase: phase})
-  with contextlib.ExitStack() as stack:
-    runtime = stack.enter_context(
-      runtimes.build_runtime(
-        opened.config.runtime, collecting, population.num_clients
-      )
-    )
+  with runtimes.build_runtime(
+    opened.config.runtime, collecting, population.num_clients
+  ) as runtime:
     clients = cohort.Cohort(
       call, round_num, seed, opened.source, opened.store.load
     )

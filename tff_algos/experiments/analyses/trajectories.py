@@ -129,11 +129,13 @@ def _build_loss(opened, num_examples):
 def _sample(opened, num_examples):
   """Returns features and labels of a uniform sample over all clients."""
   counts = np.asarray(opened.source.population.num_examples)
-  total = int(counts.sum())
+  total, ends = int(counts.sum()), np.cumsum(counts)
   generator = seeds.numpy_generator(opened.config.seed, 'landscape', 0)
-  chosen = generator.choice(total, min(num_examples, total), replace=False)
-  owners = np.searchsorted(np.cumsum(counts), np.sort(chosen), side='right')
-  rows = np.sort(chosen) - (np.cumsum(counts) - counts)[owners]
+  chosen = np.sort(
+    generator.choice(total, min(num_examples, total), replace=False)
+  )
+  owners = np.searchsorted(ends, chosen, side='right')
+  rows = chosen - (ends - counts)[owners]
   parts = []
   for owner in np.unique(owners):
     examples = opened.source.examples(int(owner))

@@ -464,11 +464,10 @@ def _guess_features(
       left_out.append(f'{column.name} is left out: {why}.')
     else:
       found.append(feature)
-      evidence.append(f'{_describe(column)}')
+      evidence.append(_describe(column))
   # Images, ids of words and windows are no parts of a vector.
   alone = [f for f in found if f.get('type') == 'image' or 'length' in f]
   if alone and len(found) > len(alone):
-    kept = [f for f in found if f in alone]
     left_out += [
       f'{f["name"]} is left out: beside windows and images there are no other '
       'features.'
@@ -476,7 +475,7 @@ def _guess_features(
       if f not in alone
     ]
     evidence = [e for e, f in zip(evidence, found, strict=True) if f in alone]
-    found = kept
+    found = alone
   return Option('features', tuple(found), tuple(evidence))
 
 

@@ -279,19 +279,14 @@ def _compare(
       higher_is_better=gate_scores.is_accuracy(model),
     )
     reasons += [_reason(record.score, g) for g in groups if g.result == REFUSED]
+  served = champion.found if champion is not None else ()
   return dataclasses.replace(
     record,
     blessed=not reasons,
     reasons=tuple(reasons),
     candidate={one.folder.parent.name: one.sha256 for one in candidate.found},
-    champion={
-      one.folder.parent.name: one.sha256
-      for one in (champion.found if champion else ())
-    },
-    champion_version=max(
-      (one.version for one in (champion.found if champion else ())),
-      default=None,
-    ),
+    champion={one.folder.parent.name: one.sha256 for one in served},
+    champion_version=max((one.version for one in served), default=None),
     ignored_champion=ignored,
     ignored_version=current_version(target) if ignored is not None else None,
     checks=checks,
@@ -436,7 +431,7 @@ def _client_groups(
   num_clusters: int,
   model: model_lib.Model,
 ) -> Iterator[_Units]:
-  """Yields the groups of clients that have units."""
+  """Yields the groups of clients, also those that have no unit."""
   participating = [one for one in scores if one.group == schema.PARTICIPATING]
   unseen = [one for one in scores if one.group == schema.UNSEEN]
   newcomers = [one for one in participating if not one.is_known]

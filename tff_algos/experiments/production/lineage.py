@@ -175,7 +175,7 @@ def chain(
         'gate': 'not asked'
         if not release.gated
         else lineage_table.blessing(gate.get('champion_version')),
-        **{f'{model}': sha256 for model, sha256 in release.bundles.items()},
+        **release.bundles,
       },
     )
   )

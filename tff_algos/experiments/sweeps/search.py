@@ -129,12 +129,8 @@ def search(
   grid.check_kind(workdir, grid.SEARCH)
   objective = _objective(options, workdir)
   queue = _TrialQueue(optuna, options, objective, workdir)
-  rounds = options.config({}, 0).training.num_rounds
-  table = progress_table.ProgressTable(
-    rounds * options.num_seeds * queue.num_left
-  )
   queue.write_plan()
-  side_by_side.execute(queue, engine, table)
+  side_by_side.execute(queue, engine)
   return queue.write_plan()
 
 
@@ -189,6 +185,7 @@ class _TrialQueue:
     workdir: pathlib.Path,
   ):
     self._optuna = optuna
+    self._states = optuna.trial.TrialState
     self._options = options
     self._objective = objective
     self._workdir = workdir
@@ -199,10 +196,11 @@ class _TrialQueue:
     self._resume()
 
   @property
-  def num_left(self) -> int:
-    """Returns the number of trials that are not finished."""
+  def num_rounds(self) -> int:
+    """Returns the rounds of all trials that are not finished."""
     num_ended = len(self._study.trials) - len(self._open)
-    return max(len(self._open), self._options.num_trials - num_ended)
+    num_left = max(len(self._open), self._options.num_trials - num_ended)
+    return self._num_rounds * self._options.num_seeds * num_left
 
   def take(self) -> run_process.Task | None:
     """Returns the next run of an open trial, or the first of a new one."""
@@ -383,7 +381,6 @@ class _TrialQueue:
 
   def _ask(self) -> _Trial | None:
     """Returns a new trial; None if there are enough."""
-    states = self._optuna.trial.TrialState
     while len(self._study.trials) < self._options.num_trials:
       self._seed_sampler(len(self._study.trials))
       asked = self._study.ask(self._distributions())
@@ -391,7 +388,7 @@ class _TrialQueue:
         (
           one
           for one in self._study.get_trials(
-            states=(states.COMPLETE, states.PRUNED)
+            states=(self._states.COMPLETE, self._states.PRUNED)
           )
           if one.params == asked.params
         ),
@@ -403,7 +400,7 @@ class _TrialQueue:
         return trial
       logging.info('Trial %d is as trial %d.', asked.number, twin.number)
       # A pruned trial has a value, too, its last one, which may not be told.
-      value = twin.value if twin.state == states.COMPLETE else None
+      value = twin.value if twin.state == self._states.COMPLETE else None
       self._study.tell(asked.number, value, twin.state)
     return None
 
@@ -455,7 +452,7 @@ class _TrialQueue:
     if math.isfinite(mean):
       self._study.tell(trial.number, mean)
     else:
-      self._study.tell(trial.number, state=self._state('FAIL'))
+      self._study.tell(trial.number, state=self._states.FAIL)
 
   def _set_aside(
     self, trial: _Trial, run: str, error: errors.UserError
@@ -468,7 +465,7 @@ class _TrialQueue:
   def _refuse(self, trial: _Trial, run: str, error: errors.UserError) -> None:
     """Ends a trial one of whose runs is refused."""
     self._set_aside(trial, run, error)
-    self._study.tell(trial.number, state=self._state('FAIL'))
+    self._study.tell(trial.number, state=self._states.FAIL)
 
   def _prune(
     self, trial: _Trial, task: run_process.Task, round_num: int
@@ -479,10 +476,7 @@ class _TrialQueue:
     self._planned[task.run] = run._replace(pruned_round=round_num)
     self.write_plan()
     del self._open[trial.number]
-    self._study.tell(trial.number, state=self._state('PRUNED'))
-
-  def _state(self, name: str) -> Any:
-    return getattr(self._optuna.trial.TrialState, name)
+    self._study.tell(trial.number, state=self._states.PRUNED)
 
 
 def _folder(trial_number: int, seed: int) -> str:

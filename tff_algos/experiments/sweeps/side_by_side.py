@@ -55,6 +55,11 @@ class Engine(Protocol):
 class Queue(Protocol):
   """Source of runs, and receiver of their results."""
 
+  @property
+  def num_rounds(self) -> int:
+    """Returns the rounds of all runs together, an upper bound."""
+    ...
+
   def take(self) -> run_process.Task | None:
     """Returns the next run; None if there is none before others have ended."""
     ...
@@ -110,19 +115,16 @@ def sweep(
   workdir = pathlib.Path(folder).absolute()
   grid.write_plan(expanded.plan, workdir)
   queue = _GridQueue(expanded, workdir, plugins)
-  execute(queue, engine, progress_table.ProgressTable(queue.num_rounds))
+  execute(queue, engine)
   return grid.write_plan(expanded.plan, workdir, queue.refused)
 
 
-def execute(
-  queue: Queue, engine: Engine, table: progress_table.ProgressTable
-) -> None:
+def execute(queue: Queue, engine: Engine) -> None:
   """Executes all runs of a queue.
 
   Args:
     queue: The runs.
     engine: Where they are executed.
-    table: Shows the progress.
 
   Raises:
     InfrastructureError: If the disk or a machine fails; all other runs end,
@@ -131,6 +133,7 @@ def execute(
   """
   running: dict[str, tuple[run_process.Task, Handle]] = {}
   waiting, has_told = None, False
+  table = progress_table.ProgressTable(queue.num_rounds)
   with _all_ended(running), table:
     while True:
       # Workers may come between two looks at it.

@@ -11,6 +11,8 @@ from tff_algos.reports.run import run as run_lib
 
 # More groups than this are separated by lines, but not named.
 _MAX_NAMES = 16
+# Clients that a picture has room for.
+_MAX_CLIENTS = 400
 
 
 class ClientOrder(NamedTuple):
@@ -32,7 +34,7 @@ class ClientOrder(NamedTuple):
   colors: tuple[str, ...]
   what: str
 
-  def thinned(self, count: int) -> np.ndarray:
+  def thinned(self, count: int = _MAX_CLIENTS) -> np.ndarray:
     """Returns at most `count` positions, evenly spread."""
     return heat_map.thin(len(self.clients), count)
 

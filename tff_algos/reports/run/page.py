@@ -111,7 +111,7 @@ def _render(run: run_lib.Run, pictures: list[picture.Drawn]) -> str:
     'run/page.html.jinja',
     run=run,
     heading=summary.heading(run),
-    measure=style.score_label(run).partition(' (')[0],
+    measure=style.score_word(run),
     rows=rows,
     names_clusters=any(row.label.startswith('best cluster') for row in rows),
     drift=run.drift and drift_report.rows(run.drift),

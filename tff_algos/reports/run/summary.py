@@ -23,7 +23,7 @@ _OF_CLIENTS = (
   ('_plain_mean', '  mean over clients'),
   ('_worst_decile', '  worst decile of clients'),
 )
-# Models of a client: personalized and cluster model.
+# Models of a client: personalized, local and cluster model.
 _MODELS = (
   ('personalized', 'personalized models'),
   ('local', 'local models'),

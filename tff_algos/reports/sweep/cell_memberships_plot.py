@@ -17,7 +17,6 @@ from tff_algos.reports.sweep import sweep as sweep_lib
 
 _MAX_CELLS = 12
 _MAX_COLUMNS = 4
-_MAX_CLIENTS = 400
 # Characters per line of the title above a map.
 _MAX_TITLE = 24
 
@@ -44,7 +43,7 @@ def draw(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
     run = cell.runs[0]
     values = run.memberships[0]  # pyright: ignore[reportOptionalSubscript]
     order = client_order.by_planted_source(run, np.argmax(values, axis=1))
-    rows = order.thinned(_MAX_CLIENTS)
+    rows = order.thinned()
     shown = values[order.clients[rows]][:, run.cluster_order]
     membership_maps_plot.draw_map(axes, run, shown, highest)
     axes.set_title(textwrap.fill(cell.label, _MAX_TITLE))

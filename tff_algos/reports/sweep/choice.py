@@ -110,5 +110,6 @@ def _by_seed(cell: sweep_lib.Cell, name: str) -> dict[int, float]:
 
 def _text(sweep: sweep_lib.Sweep, values: np.ndarray) -> str:
   """Returns mean and deviation of finite values as text."""
-  spread = sweep_lib.spread([{'': value} for value in values], '')
-  return sweep_table.spread_text(sweep, measures.Measure('', ''), spread)
+  return sweep_table.spread_text(
+    sweep, measures.Measure('', ''), sweep_lib.spread_of(values)
+  )

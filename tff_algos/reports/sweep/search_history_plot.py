@@ -16,12 +16,12 @@ def draw(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
     None if no trial is finished.
   """
   search = sweep.plan.search
-  numbers = sorted(trial.number for trial in trials_lib.ranked(sweep))
-  if search is None or not numbers:
-    return None
   means = {
     trial.number: trial.objective.mean for trial in trials_lib.ranked(sweep)
   }
+  if search is None or not means:
+    return None
+  numbers = sorted(means)
   others = [
     trial.number
     for trial in trials_lib.read(sweep)

@@ -199,7 +199,12 @@ def spread(points: Sequence[dict[str, float]], name: str) -> Spread:
     points: The metrics of each run.
     name: Name of the metric; runs may lack it.
   """
-  values = np.array([point.get(name, np.nan) for point in points], np.float64)
+  return spread_of([point.get(name, np.nan) for point in points])
+
+
+def spread_of(scores: Sequence[float] | np.ndarray) -> Spread:
+  """Returns mean and deviation of the finite ones of some scores."""
+  values = np.array(scores, np.float64)
   values = values[np.isfinite(values)]
   return Spread(
     float(values.mean()) if len(values) else np.nan,

@@ -146,10 +146,10 @@ def _matched(sweep: sweep_lib.Sweep) -> Iterator[tuple]:
     score = measures.Measure('', '')
     rows = []
     for row, source in enumerate(sources):
-      spreads = (
-        sweep_lib.spread([{'': one[row, column]} for one in tables], score.name)
-        for column in range(len(sources))
-      )
-      texts = [sweep_table.spread_text(sweep, score, one) for one in spreads]
+      columns = zip(*(one[row] for one in tables), strict=True)
+      texts = [
+        sweep_table.spread_text(sweep, score, sweep_lib.spread_of(scores))
+        for scores in columns
+      ]
       rows.append((source, texts))
     yield cell.label or 'all runs', sources, rows

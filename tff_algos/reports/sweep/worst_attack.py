@@ -113,7 +113,7 @@ def _scores(sweep, cell) -> _Scores:
     points = [point for point in cell.last if name in point]
     if points:
       return _Scores(sweep_lib.spread(points, name), len(points))
-  return _Scores(sweep_lib.spread((), names[-1]), 0)
+  return _Scores(sweep_lib.spread_of(()), 0)
 
 
 def _row(sweep, label, attacks, group) -> Row:

@@ -63,6 +63,20 @@ def _find_no_fault(*_):
   return dict.fromkeys((*checks, 'predicts in time'), True), []
 
 
+def _not_yet_judged(gated, folder, monkeypatch):
+  """Copies the run without its judgement; its export copies its candidate."""
+  monkeypatch.setattr(
+    exporting,
+    'write_bundles',
+    lambda *arguments: shutil.copytree(
+      gated.folder / 'candidate', arguments[-1]
+    ),
+  )
+  shutil.copytree(gated.folder, folder)
+  (folder / 'gate.json').unlink()
+  return folder
+
+
 @pytest.fixture(name='gated', scope='module')
 def make_gated(trained_regressions, tmp_path_factory):
   root = tmp_path_factory.mktemp('gated')
@@ -249,15 +263,7 @@ def test_scores_that_are_not_finite_are_refused(gated, tmp_path, monkeypatch):
 
   monkeypatch.setattr(gate_scores, 'score_clients', diverge)
   monkeypatch.setattr(gating, '_check_plainly', _find_no_fault)
-  monkeypatch.setattr(
-    exporting,
-    'write_bundles',
-    lambda *arguments: shutil.copytree(
-      gated.folder / 'candidate', arguments[-1]
-    ),
-  )
-  folder = shutil.copytree(gated.folder, tmp_path / 'run')
-  (folder / 'gate.json').unlink()
+  folder = _not_yet_judged(gated, tmp_path / 'run', monkeypatch)
   record = gating.gate(gated.config, folder, gated.target)
   assert not record.blessed and not record.checks['finite scores']
   assert record.reasons[0].startswith('scores are NaN or infinite in: overall')
@@ -287,15 +293,7 @@ def test_other_signatures_are_refused(gated, monkeypatch):
 def test_a_plain_process_that_hangs_or_is_killed_is_no_refusal(
   gated, tmp_path, monkeypatch
 ):
-  folder = shutil.copytree(gated.folder, tmp_path / 'run')
-  (folder / 'gate.json').unlink()
-  monkeypatch.setattr(
-    exporting,
-    'write_bundles',
-    lambda *arguments: shutil.copytree(
-      gated.folder / 'candidate', arguments[-1]
-    ),
-  )
+  folder = _not_yet_judged(gated, tmp_path / 'run', monkeypatch)
   with monkeypatch.context() as patched:
     patched.setattr(gating, '_PLAIN_SECONDS', 0)
     with pytest.raises(errors.InfrastructureError, match='within 0 seconds'):

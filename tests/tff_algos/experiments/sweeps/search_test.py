@@ -115,6 +115,10 @@ def _study(folder):
   )
 
 
+def _trials(folder):
+  return [(one.params, one.value) for one in _study(folder).trials]
+
+
 def test_a_trial_is_a_run_for_each_seed_and_their_mean(tmp_path):
   engine = _Engine()
   plan = search.search(_OPTIONS, tmp_path, engine)
@@ -140,10 +144,7 @@ def test_an_interrupted_search_goes_on_as_if_it_was_not(tmp_path):
   engine = _Engine()
   plan = search.search(_OPTIONS, tmp_path / 'parts', engine)
   assert plan == plan_lib.read(tmp_path / 'whole')
-  whole, parts = (_study(tmp_path / name).trials for name in ('whole', 'parts'))
-  assert [(one.params, one.value) for one in whole] == [
-    (one.params, one.value) for one in parts
-  ]
+  assert _trials(tmp_path / 'parts') == _trials(tmp_path / 'whole')
   assert len(engine.started) < 6
   more = search.search(
     _OPTIONS._replace(num_trials=4), tmp_path / 'parts', engine
@@ -320,8 +321,7 @@ def test_a_lost_run_is_resumed_by_the_next_call(tmp_path):
   plan = search.search(_OPTIONS, tmp_path / 'parts', again)
   assert again.started == [f'trial_{trial:04d}/seed_1' for trial in range(3)]
   assert plan == plan_lib.read(tmp_path / 'whole')
-  whole, parts = (_study(tmp_path / name).trials for name in ('whole', 'parts'))
-  assert [one.value for one in whole] == [one.value for one in parts]
+  assert _trials(tmp_path / 'parts') == _trials(tmp_path / 'whole')
 
 
 # Of the values of the three trials, two each.
@@ -347,10 +347,7 @@ def test_a_search_interrupted_between_two_values_goes_on(
     with pytest.raises(KeyboardInterrupt):
       search.search(options, tmp_path / 'parts', _Engine())
   search.search(options, tmp_path / 'parts', _Engine())
-  whole, parts = (_study(tmp_path / name).trials for name in ('whole', 'parts'))
-  assert [(one.params, one.value) for one in whole] == [
-    (one.params, one.value) for one in parts
-  ]
+  assert _trials(tmp_path / 'parts') == _trials(tmp_path / 'whole')
 
 
 def test_a_trial_without_a_score_has_no_objective(tmp_path):

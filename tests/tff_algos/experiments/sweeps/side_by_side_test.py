@@ -196,6 +196,7 @@ def test_all_are_asked_to_end_before_one_is_waited_for(tmp_path, monkeypatch):
 
 def test_an_unwanted_run_is_ended_and_not_settled(tmp_path):
   class Queue:
+    num_rounds = 3
     settled, tasks = [], [run_process.Task(str(tmp_path), 'a', _BASE)]
 
     def take(self):
@@ -208,8 +209,7 @@ def test_an_unwanted_run_is_ended_and_not_settled(tmp_path):
       self.settled.append(task)
 
   engine = _Engine(1)
-  table = side_by_side.progress_table.ProgressTable(3)
-  side_by_side.execute(Queue(), engine, table)
+  side_by_side.execute(Queue(), engine)
   assert [call for call, _ in engine.calls] == ['terminate', 'end']
   assert not Queue.settled
 

@@ -11,8 +11,7 @@ from tff_algos.reports.plotting import heat_map, picture, style
 from tff_algos.reports.run import client_order
 from tff_algos.reports.run import run as run_lib
 
-# Largest number of rows and columns; more are subsampled.
-_MAX_CLIENTS = 400
+# Largest number of columns; more are subsampled.
 _MAX_ROUNDS = 400
 
 
@@ -27,7 +26,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
     return None
   clusters = history.main_clusters
   order = client_order.by_planted_source(run, clusters[-1])
-  rows = order.thinned(_MAX_CLIENTS)
+  rows = order.thinned()
   columns = heat_map.thin(len(clusters), _MAX_ROUNDS)
   figure = style.new_figure(
     1.6 + np.clip(0.11 * len(rows), 1.8, 5.5),

@@ -11,7 +11,6 @@ from tff_algos.reports.run import client_order, membership_history
 from tff_algos.reports.run import run as run_lib
 
 _MAX_MAPS = 6
-_MAX_CLIENTS = 400
 
 
 def draw(run: run_lib.Run) -> figure_lib.Figure | None:
@@ -24,7 +23,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   if history is None or run.num_clusters == 1:
     return None
   order = client_order.by_planted_source(run, history.main_clusters[-1])
-  rows = order.thinned(_MAX_CLIENTS)
+  rows = order.thinned()
   shown = heat_map.thin(len(history.rounds), _MAX_MAPS)
   maps = history.at(shown)[:, order.clients[rows]][..., run.cluster_order]
   figure = style.new_figure(
