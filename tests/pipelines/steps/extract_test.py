@@ -4,7 +4,7 @@ import pytest
 from apache_beam.internal import pickler
 from apache_beam.testing import util
 
-from pipelines.engines import failures, runner, spread
+from pipelines.engines import failures, runner
 from pipelines.examples import cleaning, splits
 from pipelines.publishing import staging as staging_lib
 from pipelines.sources import registry
@@ -29,7 +29,7 @@ def test_survey_notes_sound_and_dead(tmp_path, staging):
   with runner.run_pipeline([]) as pipeline:
     surveyed = (
       pipeline
-      | spread.spread([(0, block)])
+      | runner.spread([(0, block)])
       | beam.ParDo(extract.SurveyBlock(config, staging))
     )
     util.assert_that(surveyed, util.equal_to([0]))
