@@ -12,10 +12,10 @@ of configs/committees.py except `literal`: of 143 clients 15 are active, a commi
 6 and 9 training clients, of which 5 are averaged. Two LSTM layers of 100 units on
 embeddings of 8 numbers, 132,720 parameters.
 
-Measured (51,720 training and 13,006 test windows), seed 0, one run that was stopped:
-after 5 rounds the global model has a test accuracy of 16.4 % on the clients' windows,
-the initial model 0.8 %; the training loss is 3.77 in round 1 and 3.29 in round 9.
-There was no longer run.
+Measured (51,720 training and 13,006 test windows), three seeds, 100 rounds: the global
+model has a test accuracy of 22.3 % on the clients' windows with `similar`, 42.7 % with
+`dissimilar` and with `everybody`; the most frequent character alone gives 16.4 %
+(docs/reproduction/cmfl.md).
 
 Deviations from the paper (Che et al., arXiv 2108.00365): the roles are another draw,
 and the plays another edition. It gives neither learning rate nor batch size for this
