@@ -14,6 +14,11 @@ _START_APART = (
   'algorithm has it; or take fewer clusters.'
 )
 
+_DIVERGING = (
+  'Smaller learning rates, or clip_norm of the optimizer, may keep the models '
+  'from diverging.'
+)
+
 # Least ratio of all rounds to the last change of a partition settled early.
 _EARLY = 5
 # Maximum number of clients to name.
@@ -56,11 +61,26 @@ def _attackers(run: run_lib.Run) -> Iterator[str]:
 
 
 def _invalid_results(run: run_lib.Run) -> Iterator[str]:
-  if 'clients/invalid' in run.rounds:
-    count = int(np.nansum(run.rounds.numbers('clients/invalid')))
-    if count:
-      noun = 'result was' if count == 1 else 'results were'
-      yield f'{count} client {noun} not finite and got weight zero.'
+  """Warns of client results that were left out, and of rounds without any."""
+  if 'clients/invalid' not in run.rounds:
+    return
+  counts = np.nan_to_num(run.rounds.numbers('clients/invalid'))
+  count = int(counts.sum())
+  if not count:
+    return
+  noun = 'result was' if count == 1 else 'results were'
+  text = f'{count} client {noun} not finite and got weight zero.'
+  losses = run.series('train/loss')
+  if losses is not None:
+    # A round whose clients are all left out has no training loss.
+    last = losses.rounds[-1]
+    later = counts[run.rounds.numbers('round') > last]
+    if later.size and later.all():
+      text += (
+        f' Since round {int(last)} no client has had a finite one, and nothing '
+        f'was trained. {_DIVERGING}'
+      )
+  yield text
 
 
 def _scores_left_out(run: run_lib.Run) -> Iterator[str]:
@@ -77,9 +97,8 @@ def _scores_left_out(run: run_lib.Run) -> Iterator[str]:
       noun = 'client has' if count == 1 else 'clients have'
       yield (
         f'{int(count):,} {noun} no finite test score ({name}) after round '
-        f'{run.evaluated_round}; means over clients leave them out. Smaller '
-        'learning rates, or clip_norm of the optimizer, may keep the models '
-        'from diverging.'
+        f'{run.evaluated_round}; means over clients leave them out. '
+        f'{_DIVERGING}'
       )
 
 

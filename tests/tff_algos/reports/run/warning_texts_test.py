@@ -48,6 +48,22 @@ def test_what_was_left_out_is_said(workdir):
   ]
 
 
+def test_rounds_in_which_nothing_was_trained(workdir):
+  _write_memberships(workdir, '1,0,0', '0,1,0', '0,0,1')
+  table = 'round,train/loss,clients/invalid\n0,,\n1,0.5,0\n2,nan,10\n3,nan,10\n'
+  _set_rounds(workdir, table)
+  (text,) = _sentences(workdir)
+  assert text.startswith(
+    '20 client results were not finite and got weight zero. Since round 1 no '
+    'client has had a finite one, and nothing was trained. Smaller learning'
+  )
+  # Without a loss at the end for another reason: all clients dropped out.
+  _set_rounds(workdir, table.replace('3,nan,10', '3,nan,0'))
+  assert _sentences(workdir) == [
+    '10 client results were not finite and got weight zero.'
+  ]
+
+
 def test_rounds_without_agreement(workdir):
   _write_memberships(workdir, '1,0,0', '0,1,0', '0,0,1')
   _set_rounds(workdir, 'round,adopt/is_accepted\n0,\n1,1\n2,0\n3,1\n')
