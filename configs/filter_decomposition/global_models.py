@@ -17,7 +17,8 @@ variance of Figure 2b is computed by binaries.factors. The partitions that the p
 announces without results are `--config.dataset.partition.law=dirichlet` with
 `--config.dataset.partition.options="{'concentration': 0.3}"`, see docs/partitions.md.
 
-Clients, networks and variants: configs/few_classes.py. The full size has not been run.
+Clients, networks and variants: configs/few_classes.py. At full size `cifar10_5` was run,
+and diverges with factors: docs/reproduction/filter_decomposition.md.
 The variant `smoke` needs no data: the scikit-learn digits, 2 rounds.
 """
 
