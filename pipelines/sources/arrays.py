@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipelines.sources import base, files
-from tff_algos.core import checks, errors
+from tff_algos.core import checks, errors, header_lock
 from tff_algos.core.structures import Array
 
 # Array -> the kinds of its dtype, see `numpy.dtype.kind`, in words.
@@ -159,7 +159,8 @@ def _map(path: pathlib.Path) -> Array:
   """Returns an array of a file, of a dtype that it may have."""
   kinds, words = _KINDS[path.stem]
   try:
-    array = np.load(path, mmap_mode='r', allow_pickle=False)
+    with header_lock.HEADER_LOCK:
+      array = np.load(path, mmap_mode='r', allow_pickle=False)
   # A damaged header may raise almost anything.
   except Exception as error:
     raise errors.DataError(

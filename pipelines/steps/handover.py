@@ -15,6 +15,7 @@ import numpy as np
 from pipelines.examples import cleaning, encoding
 from pipelines.publishing import staging as staging_lib
 from pipelines.steps import planning
+from tff_algos.core import header_lock
 from tff_algos.core.structures import Array
 from tff_algos.data import schema as schema_lib
 from tff_algos.features import spec as spec_lib
@@ -140,5 +141,6 @@ def _save(
 
 
 def _load(staging: staging_lib.Staging, path: pathlib.Path) -> dict[str, Array]:
-  with np.load(io.BytesIO(staging.read(path))) as arrays:
+  content = io.BytesIO(staging.read(path))
+  with header_lock.HEADER_LOCK, np.load(content) as arrays:
     return dict(arrays)

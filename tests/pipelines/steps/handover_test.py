@@ -1,3 +1,6 @@
+import ast
+import time
+
 import numpy as np
 
 from pipelines.examples import cleaning
@@ -45,3 +48,25 @@ def test_each_block_gets_its_part_of_the_plan(tmp_path):
   assert [part.roles.tolist() for part in parts] == [[0, 1], [], [2, 3, 4]]
   np.testing.assert_array_equal(parts[2].owners, [[2, 3, 4], [7, 8, 9]])
   assert {int(part.num_clients) for part in parts} == {2}
+
+
+def test_threads_parse_headers_one_after_the_other(tmp_path, monkeypatch):
+  # Two at once can fail in CPython 3.11.
+  parse, at_once, most = ast.literal_eval, [], []
+
+  def slow(text):
+    at_once.append(text)
+    most.append(len(at_once))
+    time.sleep(0.002)
+    at_once.pop()
+    return parse(text)
+
+  monkeypatch.setattr(ast, 'literal_eval', slow)
+  block = base.Block('train', 0, 1), [base.RawExample(np.array([1, 1]), 0)]
+  features = base.image_features((2,), 3)
+  with staging_lib.open_staging(tmp_path) as staging:
+    for number in range(4):
+      handover.write_survey(staging, number, *cleaning.clean(*block, features))
+    handover.read_surveys(staging, 4)
+  assert len(most) > 4
+  assert set(most) == {1}
