@@ -70,15 +70,15 @@ def _invalid_results(run: run_lib.Run) -> Iterator[str]:
     return
   noun = 'result was' if count == 1 else 'results were'
   text = f'{count} client {noun} not finite and got weight zero.'
-  losses = run.series('train/loss')
-  if losses is not None:
+  if 'train/loss' in run.rounds:
     # A round whose clients are all left out has no training loss.
-    last = losses.rounds[-1]
+    losses = run.series('train/loss')
+    last = 0 if losses is None else int(losses.rounds[-1])
     later = counts[run.rounds.numbers('round') > last]
     if later.size and later.all():
       text += (
-        f' Since round {int(last)} no client has had a finite one, and nothing '
-        f'was trained. {_DIVERGING}'
+        f' Since round {last} no client has had a finite one, and nothing was '
+        f'trained. {_DIVERGING}'
       )
   yield text
 
