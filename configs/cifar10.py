@@ -1,9 +1,9 @@
 """Shared config of FedSoft's CIFAR-10 (paper, section "Experiments").
 
 `configs/{fed_soft,ifca,fed_em}/cifar10.py` extend it. At the paper's size: 20
-clients that share the 50,000 training images (2,500 each, which the paper does
-not specify), upright and rotated by 90 degrees counter-clockwise, six
-convolutions, 200 rounds.
+clients that share the 50,000 training images (2,500 each; the paper names no number,
+and its authors' code draws 3,000 to 3,500 a client, with replacement), upright and
+rotated by 90 degrees counter-clockwise, six convolutions, 200 rounds.
 
 The small variants have clients of 100 to 200 images, the smaller network
 `letters_cnn` and 16 rounds.

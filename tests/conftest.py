@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import hypothesis
 import pytest
 
-from tests.testing import programs
+from tests.testing import programs, registries
 from tff_algos.core import cache_folder
 
 # The first example of a run waits while hypothesis reads what is imported, and
@@ -149,17 +149,5 @@ def digits_dataset(tmp_path_factory):
 @pytest.fixture
 def kept_registries():
   """Removes what plug-ins register in the test; their modules are forgotten."""
-  from pipelines.sources import registry as sources
-  from tff_algos.algorithms import registry as algorithms
-  from tff_algos.models import registry as models
-
-  registries = (algorithms.ALGORITHMS, models.MODELS, sources.SOURCES)
-  before = [dict(registry) for registry in registries]
-  imported = set(sys.modules)
-  yield
-  for registry, entries in zip(registries, before, strict=True):
-    for name in set(registry) - set(entries):
-      module = registry.pop(name).build.__module__.partition('.')[0]
-      for one in set(sys.modules) - imported:
-        if one.partition('.')[0] == module:
-          del sys.modules[one]
+  with registries.kept():
+    yield

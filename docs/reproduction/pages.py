@@ -29,7 +29,7 @@ from ml_collections import config_flags
 
 from docs.reproduction import results
 from tff_algos.core import config as config_lib
-from tff_algos.core import durable, errors, sealed_json
+from tff_algos.core import durable, errors, plugins, sealed_json
 from tff_algos.experiments import config_file, experiment
 from tff_algos.experiments.sweeps import grid
 from tff_algos.reports.plotting import style
@@ -58,12 +58,14 @@ def expand(arguments: Collection[str]) -> grid.Grid:
   for define, name, default in (
     (flags.DEFINE_list, 'also', []),
     (flags.DEFINE_list, 'metrics', []),
+    (flags.DEFINE_list, 'plugins', []),
     (flags.DEFINE_multi_string, 'grid', []),
     (flags.DEFINE_integer, 'num_seeds', 5),
     (flags.DEFINE_bool, 'fixed_dataset', False),
   ):
     define(name, default, '', flag_values=values)
   values(argv)
+  plugins.load(values.plugins)
   flag = values['config']
   bases = config_file.bases(
     values.config.to_dict(),

@@ -10,6 +10,7 @@ import fnmatch
 import json
 import pathlib
 import re
+import shlex
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -110,8 +111,8 @@ class Experiment:
   Attributes:
     id: `<system>/<name>`.
     reproduces: Table or figure of the paper.
-    sweep: Arguments of `binaries.sweep`, separated by white space, without
-      `--workdir`; each `--config` begins the arguments of another sweep.
+    sweep: Arguments of `binaries.sweep`, as in a shell, without `--workdir`;
+      each `--config` begins the arguments of another sweep.
     metric: Metric of its picture, and whose last round is compared; the lower
       the better if it is an error, see `summaries.is_error`, else the higher.
     rows: Rows of its table.
@@ -136,7 +137,7 @@ class Experiment:
   def sweeps(self) -> dict[str, list[str]]:
     """Returns folder -> arguments of `binaries.sweep`, without `--workdir`."""
     found: list[list[str]] = []
-    for argument in self.sweep.split():
+    for argument in shlex.split(self.sweep):
       if argument.startswith('--config='):
         found.append([])
       found[-1].append(argument)
@@ -149,7 +150,7 @@ class Experiment:
   def command(self) -> str:
     """Returns the commands of its sweeps, a line each."""
     return '\n'.join(
-      ' '.join(['python -m binaries.sweep', *arguments, f'--workdir={folder}'])
+      f'python -m binaries.sweep {shlex.join(arguments)} --workdir={folder}'
       for folder, arguments in self.sweeps.items()
     )
 

@@ -12,7 +12,7 @@ import pytest
 
 from configs.fed_soft import digits
 from docs.reproduction import pages, results
-from tests.testing import fake_sweep
+from tests.testing import fake_sweep, registries
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.experiments import experiment
@@ -21,8 +21,15 @@ _EXPERIMENTS = results.experiments()
 _STORED = [one for one in _EXPERIMENTS.values() if one.record.is_file()]
 
 
+@pytest.fixture(name='plugins', scope='module', autouse=True)
+def _plugins():
+  """Keeps the plug-ins of experiments out of other tests."""
+  with registries.kept():
+    yield
+
+
 @pytest.fixture(name='stale', scope='module')
-def _stale():
+def _stale(plugins):
   return {name: pages.stale_cells(one) for name, one in _EXPERIMENTS.items()}
 
 

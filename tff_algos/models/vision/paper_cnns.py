@@ -46,10 +46,12 @@ def build_letters_cnn(
 ) -> model_lib.Model:
   """Returns FedSoft's letters network: two 5x5 convolutions, one hidden layer.
 
-  The paper gives the kernel size, padding, pooling and the hidden layer. The
-  channel counts and the ReLU after each convolution are those of FedAvg's
-  network, which has the same layers: 1,671,578 parameters for 28x28 images and
-  26 classes.
+  The paper gives the kernel size, padding, pooling and the hidden layer, and
+  its authors' code (github.com/ycruan/FedSoft) the channels: 1,671,578
+  parameters for 28x28 images and 26 classes. The ReLU after each convolution is
+  that of FedAvg's network, which has the same layers; in the authors' code the
+  only activations are a ReLU and a softmax before the loss, which
+  `docs/reproduction/fed_soft.md` compares.
   """
   layout = convolutional.Layout(
     'letters_cnn',
@@ -71,7 +73,8 @@ def build_cifar_cnn(
   The paper gives the channels, the ReLU, a pooling after every second
   convolution, and "1024x512" for the dense layers. Three poolings leave
   4 * 4 * 256 = 4096 features of a 32x32 image, so we read "1024x512" as two
-  hidden layers of 1024 and 512 units: 5,851,338 parameters for 10 classes.
+  hidden layers of 1024 and 512 units, as its authors' code has them: 5,851,338
+  parameters for 10 classes.
   Kernels are 3x3 with padding 1, and there is no normalization, as the paper
   mentions none.
   """
