@@ -23,7 +23,7 @@ data/fashion_mnist; the last is not in the paper, but smaller.
 Readings where the paper is silent: the networks, their initialization (Glorot's
 variance of plain kernels, He's of products of factors), dropout of 0.6 in the wide
 LeNet (as in FedRep's code), no augmentation, the clients' test examples.
-Its appendix adapts FedPAC's code (github.com/JianXu95/FedPAC), which standardizes,
+The code that the paper adapts, FedPAC's (github.com/JianXu95/FedPAC), standardizes,
 crops and flips images and decays weights by 0.0005, at a momentum of 0.5; FedDC's code
 (github.com/gaoliang13/FedDC) decays by 0.001 and clips gradients to a norm of 10. Nothing
 of this is in these configs; the options are in docs/reproduction/filter_decomposition.md.

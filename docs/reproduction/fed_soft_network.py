@@ -5,7 +5,8 @@ neurons followed by ReLU". In their code (`LettersCNN`,
 github.com/ycruan/FedSoft) this ReLU follows the last layer, and a softmax the
 ReLU, whose probabilities the cross-entropy takes for logits; no layer before
 has an activation. So a letter whose output is below 0 for an example has no
-gradient from it.
+gradient from it. The initial kernels have that code's distributions; biases
+start at 0, where PyTorch draws them.
 """
 
 import tensorflow as tf
