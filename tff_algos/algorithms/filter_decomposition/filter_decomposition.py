@@ -57,7 +57,7 @@ from tff_algos.numerics import trees
 from tff_algos.rounds import composer
 from tff_algos.stages.server import global_model
 
-AVERAGINGS = ('factors', 'kernels')
+AVERAGINGS = ('factors', 'balanced_factors', 'kernels')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,8 +66,9 @@ class FilterDecompositionConfig:
 
   Attributes:
     host: Name and options of the host in `algorithms.registry`.
-    averaging: Averaged quantities: `'factors'`; or `'kernels'`, which are then
-      factored anew: a control, see `grouped_aggregation.by_kernel`.
+    averaging: Averaged quantities: `'factors'`; or as controls
+      `'balanced_factors'`, whose product is then factored anew, or `'kernels'`,
+      which are, too (see `grouped_aggregation`).
     schedule: Communication schedule of fast and slow weights.
     local_atoms: Options of private atoms.
   """
@@ -81,18 +82,24 @@ class FilterDecompositionConfig:
 
   def __post_init__(self):
     checks.check_one_of('averaging', self.averaging, AVERAGINGS)
-    if self.averaging == 'kernels' and self.schedule.slow_period > 1:
+    if not self.factors_anew:
+      return
+    made = f'averaging {self.averaging!r} makes other factors in every round'
+    if self.schedule.slow_period > 1:
       raise errors.ConfigError(
-        f'slow_period is {self.schedule.slow_period}, but averaging '
-        "'kernels' sends no coefficients that could be left out; set "
-        "slow_period to 1 or averaging to 'factors'"
+        f'slow_period is {self.schedule.slow_period}, but {made}, of which '
+        "none can be left out; set slow_period to 1 or averaging to 'factors'"
       )
-    if self.averaging == 'kernels' and self.local_atoms.is_on:
+    if self.local_atoms.is_on:
       raise errors.ConfigError(
-        f"own is {self.local_atoms.own!r}, but averaging 'kernels' makes other "
-        "coefficients in every round, to which a client's own atoms do not "
-        "belong; set own to 'nothing' or averaging to 'factors'"
+        f"own is {self.local_atoms.own!r}, but {made}, to which a client's own "
+        "atoms do not belong; set own to 'nothing' or averaging to 'factors'"
       )
+
+  @property
+  def factors_anew(self) -> bool:
+    """Whether the server factors the new kernels in every round."""
+    return self.averaging != 'factors'
 
 
 class ClientState(NamedTuple):
@@ -190,9 +197,11 @@ def _check(model, host, config):
   if slow_period > 1:
     slow_weights.check_fits(model, config.schedule)
     host_checks.check_has_fast_rounds(host, config.host.options, slow_period)
-  if config.averaging == 'kernels':
-    filter_groups.check_has_atoms(model, "averaging 'kernels'")
-    host_checks.check_forgets_factors(host, config.host.options)
+  if config.factors_anew:
+    filter_groups.check_has_atoms(model, f'averaging {config.averaging!r}')
+    host_checks.check_forgets_factors(
+      host, config.host.options, config.averaging
+    )
   if config.local_atoms.is_on:
     filter_groups.check_has_atoms(model, f'local_atoms.own {own!r}')
 
@@ -212,7 +221,9 @@ def _wrap(phase, model, config, is_full):
     return grouped_aggregation.by_kernel(phase)
   sent = filter_groups.GROUPS if is_full else config.schedule.fast_groups
   groups = filter_groups.names_by_group(model)
-  return grouped_aggregation.by_group(phase, groups, sent)
+  return grouped_aggregation.by_group(
+    phase, groups, sent, factors_anew=config.factors_anew
+  )
 
 
 def _uses_state(phase, config):

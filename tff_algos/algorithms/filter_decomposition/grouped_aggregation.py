@@ -44,6 +44,8 @@ def by_group(
   phase: algorithm.Phase,
   groups: filter_groups.Groups,
   sent: Sequence[str] = filter_groups.GROUPS,
+  *,
+  factors_anew: bool = False,
 ) -> algorithm.Phase:
   """Returns the host's phase with one field of the upload for each group.
 
@@ -53,6 +55,9 @@ def by_group(
     sent: Groups that are uploaded and averaged. The others do not leave the
       client, and the server's are unchanged, bit for bit, with all entries of
       its state under their names (an optimizer's slots).
+    factors_anew: Whether the product of the mean factors is then factored anew,
+      as `by_kernel` does with its mean: a control, as other factors of the same
+      kernels are trained otherwise.
   """
   names = {
     f'local_{group}': members
@@ -63,6 +68,8 @@ def by_group(
   def merge(means, old):
     for mean in means.values():
       old = filter_groups.put(old, mean)
+    if factors_anew:
+      return _factor(factored_weights.build_kernels(old), old)
     return old
 
   kept = [group for group in groups if group not in sent]
@@ -88,12 +95,7 @@ def by_kernel(phase: algorithm.Phase) -> algorithm.Phase:
 
   def merge(means, old):
     (plain,) = means.values()
-    made = {}
-    for layer in factored_weights.factored_layers(old):
-      num_atoms = int(old[f'{layer}/atoms'].shape[-1])
-      kernel = plain[f'{layer}/kernel']
-      made[layer] = filters.factor_kernel(kernel, num_atoms)
-    return factored_weights.replace_kernels(plain, made)
+    return _factor(plain, old)
 
   return _replace_upload(
     phase,
@@ -103,6 +105,16 @@ def by_kernel(phase: algorithm.Phase) -> algorithm.Phase:
       merge,
     ),
   )
+
+
+def _factor(plain, old):
+  """Returns the weights with kernels factored where the old ones' are."""
+  made = {}
+  for layer in factored_weights.factored_layers(old):
+    num_atoms = int(old[f'{layer}/atoms'].shape[-1])
+    kernel = plain[f'{layer}/kernel']
+    made[layer] = filters.factor_kernel(kernel, num_atoms)
+  return factored_weights.replace_kernels(plain, made)
 
 
 def kernels_beyond_factors(model: model_lib.Model) -> int:

@@ -50,16 +50,17 @@ def check_has_fast_rounds(
 
 
 def check_forgets_factors(
-  host: algorithm.FederatedAlgorithm, options: Any
+  host: algorithm.FederatedAlgorithm, options: Any, averaging: str
 ) -> None:
   """Raises ConfigError unless all that the host has is the mean of a round.
 
-  For `grouped_aggregation.by_kernel`, which factors kernels anew: what belongs
-  to the factors of one round means nothing beside those of the next.
+  For averages whose kernels are factored anew: what belongs to the factors of
+  one round means nothing beside those of the next.
 
   Args:
     host: Its training uploads `local_weights`.
     options: Of the host.
+    averaging: The average, for the message.
   """
   reason = None
   step = getattr(options, 'server_optimizer', None)
@@ -69,7 +70,7 @@ def check_forgets_factors(
     reason = 'goes from the old factors towards the new'
   if reason:
     raise errors.ConfigError(
-      f"averaging 'kernels' factors the kernels anew in every round, but host "
-      f"{host.name!r} {reason}; set averaging to 'factors', or take host "
+      f'averaging {averaging!r} factors the kernels anew in every round, but '
+      f"host {host.name!r} {reason}; set averaging to 'factors', or take host "
       "fed_avg with server_optimizer 'sgd', learning_rate 1 and no momentum"
     )

@@ -183,6 +183,24 @@ def test_kernels_as_control_give_the_mean_of_the_kernels():
   assert 1e-5 < difference < 0.1
 
 
+def test_balanced_factors_have_the_product_of_the_mean_factors():
+  """Factored anew: an atom and its coefficients have equal norms."""
+  state, _, _ = factored.run(factored.build(averaging='balanced_factors'), 1)
+  product, _, _ = factored.run(factored.build(), 1)
+  np.testing.assert_allclose(_kernel(state), _kernel(product), atol=1e-5)
+  np.testing.assert_allclose(_imbalances(state), 1, rtol=1e-4)
+  assert np.abs(_imbalances(product) - 1).max() > 0.1
+
+
+def _imbalances(state):
+  atoms, coefficients = factored_weights.take_factors(
+    state.model_weights, 'conv'
+  )
+  return np.linalg.norm(atoms, axis=(0, 1)) / np.linalg.norm(
+    coefficients, axis=(1, 2)
+  )
+
+
 def _kernel(state):
   plain = factored_weights.build_kernels(state.model_weights)
   return np.asarray(plain['conv/kernel'], np.float64)
@@ -303,7 +321,7 @@ def test_host_options_are_resolved_and_checked():
     ({'averaging': 'atoms'}, "averaging must be one of 'factors'"),
     (
       {'averaging': 'kernels', 'schedule': {'slow_period': 2}},
-      "slow_period is 2, but averaging 'kernels' sends no coefficients",
+      "slow_period is 2, but averaging 'kernels' makes other factors",
     ),
     (
       {'host': factored.host(aggregation={'rule': 'median'})},
@@ -322,7 +340,7 @@ def test_host_options_are_resolved_and_checked():
         **{'host': factored.host(), 'averaging': 'kernels'},
         'local_atoms': {'own': 'atoms'},
       },
-      "own is 'atoms', but averaging 'kernels' makes other coefficients",
+      "own is 'atoms', but averaging 'kernels' makes other factors",
     ),
   ],
 )
@@ -335,7 +353,10 @@ def test_a_wrong_section_is_refused(section, text):
 @pytest.mark.parametrize(
   ('options', 'text'),
   [
-    ({'averaging': 'kernels'}, "averaging 'kernels' needs filter atoms"),
+    (
+      {'averaging': 'balanced_factors'},
+      "averaging 'balanced_factors' needs filter atoms",
+    ),
     ({'local_atoms': {'own': 'atoms'}}, "own 'atoms' needs filter atoms"),
     (
       {'local_atoms': {'own': 'atoms_and_head'}},
