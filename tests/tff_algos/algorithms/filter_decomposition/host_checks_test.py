@@ -30,7 +30,7 @@ def test_fed_avg_and_fed_prox_are_fit_for_everything():
     host, parsed = _host(**options)
     host_checks.check_takes_mean(host)
     host_checks.check_has_fast_rounds(host, parsed, 2)
-    host_checks.check_forgets_factors(host, parsed)
+    host_checks.check_forgets_factors(host, parsed, 'kernels')
 
 
 def test_a_step_of_sgd_may_be_fast_but_does_not_forget():
@@ -73,5 +73,6 @@ def test_hosts_of_which_no_weights_can_stay_behind(name, options, text):
 )
 def test_hosts_that_remember_factors(name, options, text):
   host, parsed = _host(name, **options)
-  with pytest.raises(errors.ConfigError, match=f"host '{name}' {text}"):
-    host_checks.check_forgets_factors(host, parsed)
+  text = f"averaging 'kernels' .* but host '{name}' {text}"
+  with pytest.raises(errors.ConfigError, match=text):
+    host_checks.check_forgets_factors(host, parsed, 'kernels')
