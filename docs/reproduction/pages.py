@@ -334,9 +334,9 @@ def _draw_grids(
   stored: results.Experiment, result: Mapping[str, Any]
 ) -> figure_lib.Figure:
   """Draws the mean over seeds in the last round, a map a grid."""
-  figure = figure_lib.Figure(
-    figsize=(4 * len(stored.grids) + 1, 4.5), layout='constrained'
-  )
+  # Of the labels of a single grid that is high and narrow.
+  width = max(8, 4 * len(stored.grids) + 1)
+  figure = figure_lib.Figure(figsize=(width, 4.5), layout='constrained')
   panels = figure.subplots(1, len(stored.grids), squeeze=False)[0]
   means = [
     np.array(
@@ -350,7 +350,7 @@ def _draw_grids(
   every = np.concatenate([values.ravel() for values in means])
   low, high = np.nanmin(every), np.nanmax(every)
   for axes, one, values in zip(panels, stored.grids, means, strict=True):
-    image = axes.imshow(values, vmin=low, vmax=high)
+    image = axes.imshow(values, vmin=low, vmax=high, aspect='auto')
     for down, across in np.argwhere(np.isfinite(values)):
       value = values[down, across]
       color = 'black' if value > (low + high) / 2 else 'white'

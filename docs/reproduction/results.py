@@ -193,10 +193,28 @@ class Judgement(NamedTuple):
 def experiments() -> dict[str, Experiment]:
   """Returns id -> experiment, in the order of `experiments.toml`."""
   listed = tomllib.loads(_EXPERIMENTS.read_text())['experiment']
+  for one in listed:
+    one['claims'] = [
+      each for claim in one.get('claims', ()) for each in _across(claim)
+    ]
   return {
     one['id']: config_lib.from_dict(Experiment, one, one['id'])
     for one in listed
   }
+
+
+def _across(claim: dict[str, Any]) -> list[dict[str, Any]]:
+  """Returns a claim for each of its values `across`, itself if it has none."""
+  values = claim.pop('across', None)
+  if values is None:
+    return [claim]
+  return [
+    {
+      name: field.format(across=value) if isinstance(field, str) else field
+      for name, field in claim.items()
+    }
+    for value in values
+  ]
 
 
 def find(experiment_id: str) -> Experiment:
