@@ -1,4 +1,7 @@
-"""Flags, `--help`, logging, user errors and signals of all programs."""
+"""Flags, `--help`, logging, user errors and signals of all programs.
+
+But of the doctor, which must run where this module's imports fail.
+"""
 
 import contextlib
 import copy

@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import platform
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -103,7 +104,11 @@ def main(argv: list[str]) -> None:
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments: {argv[1:]}')
   logging.set_verbosity(logging.WARNING)
-  results = _run_checks()
+  signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+  try:
+    results = _run_checks()
+  except KeyboardInterrupt:
+    sys.exit(128 + signal.SIGINT)
   if _JSON.value:
     print(json.dumps([one._asdict() for one in results], indent=2))
   else:

@@ -350,7 +350,7 @@ class DatasetConfig:
     checks.check_fraction('pixel_mean', self.pixel_mean)
     checks.check_positive('pixel_std', self.pixel_std)
     checks.check_int('num_shards', self.num_shards, minimum=1)
-    checks.check_fraction(
+    checks.check_below_one(
       'max_dead_letter_fraction', self.max_dead_letter_fraction
     )
     registry.create(self.source.name, self.source.options, self.seed)

@@ -318,7 +318,7 @@ def check_dead_letters(
   Args:
     letters: The malformed examples.
     num_raw: All examples.
-    allowed_fraction: Largest share of malformed examples, 0 to 1.
+    allowed_fraction: Largest share of malformed examples, >= 0 and < 1.
   """
   if not num_raw:
     raise errors.DataError(
@@ -333,7 +333,10 @@ def check_dead_letters(
     f'{len(letters)} of {num_raw} raw examples are malformed, allowed is a '
     f'fraction of {allowed_fraction:g}. Most frequent: '
     + '; '.join(f'{reason} ({count})' for reason, count in reasons)
-    + f'. The first is {letters[0].place}. '
-    'Mend the raw data, or raise max_dead_letter_fraction (below 1) to leave '
-    'them out.'
+    + f'. The first is {letters[0].place}. Mend the raw data'
+    + (
+      ', or raise max_dead_letter_fraction to leave them out.'
+      if len(letters) < num_raw
+      else '.'
+    )
   )

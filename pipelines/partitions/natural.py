@@ -39,8 +39,7 @@ class Options:
   unseen_fraction: float = 0.0
 
   def __post_init__(self) -> None:
-    checks.check_positive('sample_fraction', self.sample_fraction)
-    checks.check_fraction('sample_fraction', self.sample_fraction)
+    checks.check_share('sample_fraction', self.sample_fraction)
     for name in ('min_examples', 'min_train_examples', 'min_test_examples'):
       checks.check_int(name, getattr(self, name), minimum=0)
     checks.check_below_one('unseen_fraction', self.unseen_fraction)

@@ -192,7 +192,12 @@ def _find_classes(
   if labels.dtype.kind == 'U':
     names = tuple(map(str, np.unique(labels)))
   else:
-    greatest = int(labels.max(initial=0))
+    smallest, greatest = int(labels.min(initial=0)), int(labels.max(initial=0))
+    if smallest < 0:
+      raise errors.DataError(
+        f'{path} has the label {smallest}. Number classes from 0, and leave '
+        'out examples without a label; or write floats for a regression.'
+      )
     if num_classes is None and greatest >= max(labels.size, 2):
       raise errors.DataError(
         f'{path} has classes from 0 to {greatest}, for {labels.size} labels. '
@@ -200,6 +205,8 @@ def _find_classes(
         'regression; or set num_classes.'
       )
     names = tuple(map(str, range(num_classes or greatest + 1)))
+    if num_classes is None and labels.size and (labels == greatest).all():
+      names = names[-1:]
   if len(names) < 2:
     raise errors.DataError(
       f'{path} has one class alone, {", ".join(names) or "none"}; a model '

@@ -391,15 +391,12 @@ def vector_features(length: int, num_classes: int = 0) -> Features:
   )
 
 
-def malformed(
-  reason: str, *, column: str | None = None, value: Any = None
-) -> RawExample:
+def malformed(reason: str, *, value: Any = None) -> RawExample:
   """Returns an example that could not be read, with its error.
 
   Args:
     reason: Description without values of the data.
-    column: Column of a table, if the error is one column's.
     value: The invalid value, if there is one.
   """
   spelled = None if value is None else repr(value)
-  return RawExample(x=None, y=None, problem=Problem(reason, column, spelled))
+  return RawExample(x=None, y=None, problem=Problem(reason, value=spelled))

@@ -1,4 +1,4 @@
-"""Who may import whom: the table of CONTRIBUTING.md, checked file by file.
+"""Who may import whom: the table of docs/architecture.md, checked file by file.
 
 `rooms.py` holds the rules between our own rooms.
 """

@@ -3,8 +3,10 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -53,6 +55,34 @@ def test_broken_tensorflow_is_reported_without_a_trace(tmp_path):
   assert 'while importing TFF' in done.stdout
   assert 'ok    tff worker' in done.stdout
   assert 'Traceback' not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize('sent', [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_no_process(tmp_path, sent):
+  (tmp_path / 'tensorflow.py').write_text(
+    'import os, pathlib, time\n'
+    f'pathlib.Path({str(tmp_path / "pid")!r}).write_text(str(os.getpid()))\n'
+    'time.sleep(300)\n'
+  )
+  doctor = subprocess.Popen(
+    [sys.executable, '-m', 'binaries.doctor'],
+    cwd=_ROOT,
+    env={**os.environ, 'PYTHONPATH': str(tmp_path)},
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+  # The checks before that of TensorFlow take a few seconds.
+  for _ in range(600):
+    if (tmp_path / 'pid').exists() and (tmp_path / 'pid').read_text():
+      break
+    time.sleep(0.1)
+  child = int((tmp_path / 'pid').read_text())
+  doctor.send_signal(sent)
+  _, said = doctor.communicate(timeout=60)
+  assert doctor.returncode == 128 + sent
+  assert 'Traceback' not in said
+  with pytest.raises(ProcessLookupError):
+    os.kill(child, 0)
 
 
 def test_wrong_use():

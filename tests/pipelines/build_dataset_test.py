@@ -350,7 +350,7 @@ def test_overlapping_windows_do_not_leak_between_splits_by_time(tmp_path):
 
 def test_only_dead_letters(tmp_path):
   raw_data.write_csv(tmp_path, 0, ('?,1,no,ann',))
-  config = raw_data.csv_config(tmp_path, max_dead_letter_fraction=1.0)
+  config = raw_data.csv_config(tmp_path, max_dead_letter_fraction=0.99)
   with pytest.raises(errors.DataError, match='1 of 1 raw examples'):
     build_dataset.build(config, tmp_path / 'dataset')
 

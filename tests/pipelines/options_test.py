@@ -21,7 +21,7 @@ def test_round_trip():
   [
     ({'seed': -1}, 'seed must be an integer >= 0'),
     ({'num_shards': 0}, 'num_shards'),
-    ({'max_dead_letter_fraction': 1.5}, 'from 0 to 1'),
+    ({'max_dead_letter_fraction': 1.0}, '>= 0 and < 1'),
     ({'sizez': {}}, "no key 'sizez'; did you mean 'sizes'"),
     ({'source': {'name': 'mnist'}}, "source.name must be one of .*'digits'"),
     (

@@ -83,8 +83,7 @@ class AttackConfig:
     checks.check_positive('noise_deviation', self.noise_deviation)
     checks.check_at_least('num_deviations', self.num_deviations, 0)
     checks.check_positive('ipm_factor', self.ipm_factor)
-    checks.check_positive('accepted_share', self.accepted_share)
-    checks.check_fraction('accepted_share', self.accepted_share)
+    checks.check_share('accepted_share', self.accepted_share)
     checks.check_one_of(
       'perturbation', self.perturbation, falsification.PERTURBATIONS
     )

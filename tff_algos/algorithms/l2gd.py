@@ -85,8 +85,7 @@ class L2gdConfig:
 
   def __post_init__(self):
     checks.check_at_least('proximal_weight', self.proximal_weight, 0)
-    checks.check_positive('aggregation_prob', self.aggregation_prob)
-    checks.check_below_one('aggregation_prob', self.aggregation_prob)
+    checks.check_proper_share('aggregation_prob', self.aggregation_prob)
     checks.check_positive('client_learning_rate', self.client_learning_rate)
     checks.check_positive('loss_scale', self.loss_scale)
     if self.share_to_mean > 1:

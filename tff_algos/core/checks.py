@@ -76,6 +76,20 @@ def check_below_one(name: str, value: float) -> float:
   return value
 
 
+def check_share(name: str, value: float) -> float:
+  """Raises ConfigError unless 0 < value <= 1."""
+  if not _is_number(value) or not 0 < value <= 1:
+    _fail(name, value, 'a number > 0 and <= 1')
+  return value
+
+
+def check_proper_share(name: str, value: float) -> float:
+  """Raises ConfigError unless 0 < value < 1."""
+  if not _is_number(value) or not 0 < value < 1:
+    _fail(name, value, 'a number > 0 and < 1')
+  return value
+
+
 def check_one_of(name: str, value: T, allowed: Collection[T]) -> T:
   """Raises ConfigError unless `value` is one of `allowed`."""
   if value not in allowed:

@@ -1,6 +1,7 @@
-"""Hosts that are this machine alone."""
+"""Names and addresses of hosts."""
 
 import ipaddress
+import socket
 
 
 def is_loopback(host: str) -> bool:
@@ -13,3 +14,13 @@ def is_loopback(host: str) -> bool:
     return ipaddress.ip_address(host).is_loopback
   except ValueError:
     return host == 'localhost'
+
+
+def in_address(host: str) -> str:
+  """Returns a host as it stands before `:port`; IPv6 in brackets."""
+  return f'[{host}]' if ':' in host else host
+
+
+def family(host: str) -> socket.AddressFamily:
+  """Returns the family of a host's sockets."""
+  return socket.AF_INET6 if ':' in host else socket.AF_INET

@@ -176,6 +176,11 @@ class Model:
     """Returns the name of the mean of `example_scores`."""
     return 'accuracy' if self.task == CLASSIFICATION else 'mse'
 
+  @property
+  def higher_is_better(self) -> bool:
+    """Returns whether a larger score is a better one: an accuracy."""
+    return self.task == CLASSIFICATION
+
   def map_stacked(
     self, function: Callable[[Weights], tf.Tensor], stacked_weights: Weights
   ) -> tf.Tensor:

@@ -155,11 +155,6 @@ class Evaluator:
     name = self._model.score_name
     return f'participating/validation/personalized/{name}'
 
-  @property
-  def higher_is_better(self) -> bool:
-    """Returns whether a larger score is a better one."""
-    return self._model.task == model_lib.CLASSIFICATION
-
   def evaluate(self, server_state: Structure) -> Evaluation:
     """Evaluates one server state with the store's committed states.
 
@@ -182,7 +177,7 @@ class Evaluator:
           weights,
           self._is_attacker,
           self._model.score_name,
-          higher_is_better=self.higher_is_better,
+          higher_is_better=self._model.higher_is_better,
         )
       )
     if self._algorithm.num_clusters == 1:
@@ -350,7 +345,7 @@ class Evaluator:
         if key == self._model.score_name:
           table.append(values)
     table = np.stack(table, axis=1)
-    sign = -1 if self.higher_is_better else 1
+    sign = -1 if self._model.higher_is_better else 1
     best_first = sign * np.sort(sign * table, axis=0)  # NaN comes last.
     name = self._model.score_name
     metrics[f'held_out/mean/best_cluster/{name}'] = _known_mean(best_first[0])
@@ -358,7 +353,7 @@ class Evaluator:
       others = _known_mean(best_first[1:])
       metrics[f'held_out/mean/other_clusters/{name}'] = others
       best = association.best_clusters(
-        table, higher_is_better=self.higher_is_better
+        table, higher_is_better=self._model.higher_is_better
       )
       metrics['held_out/num_distinct_best_clusters'] = len(
         set(best) - {recovery.UNMATCHED}
@@ -416,7 +411,7 @@ class Evaluator:
 
   def _summarize(self, prefix, values, sizes):
     summary = summaries.summarize(
-      values, sizes, higher_is_better=self.higher_is_better
+      values, sizes, higher_is_better=self._model.higher_is_better
     )
     name = f'{prefix}/{self._model.score_name}'
     return {

@@ -81,7 +81,7 @@ def _summary(
   entries: records.Entries,
 ) -> dict[str, Any]:
   """Returns the content of evaluation/summary.json."""
-  higher_is_better = opened.evaluator.higher_is_better
+  higher_is_better = opened.algorithm.cluster_model.higher_is_better
   planted = opened.evaluator.planted
   history = membership_history.read(opened.workdir, chosen)
   score_name = opened.algorithm.cluster_model.score_name

@@ -121,11 +121,15 @@ def _server(folder: str | os.PathLike[str]) -> Generator[Callable[[], str]]:
     def wait() -> str:
       deadline = time.monotonic() + _START_SECONDS
       while not port_file.exists():
-        if not process.is_running or time.monotonic() > deadline:
+        is_slow = time.monotonic() > deadline
+        if is_slow or not process.is_running:
           process.wait()
-          raise errors.UserError(
-            'the prediction server did not start. It said:\n'
-            f'{process.tail() or "(nothing)"}'
+          # A busy machine may be in time when it is asked again.
+          kind = errors.InfrastructureError if is_slow else errors.UserError
+          raise kind(
+            'the prediction server did not start'
+            + f' within {_START_SECONDS:g} s' * is_slow
+            + f'. It said:\n{process.tail() or "(nothing)"}'
           )
         time.sleep(0.1)
       port = json.loads(port_file.read_text())['rest_api_port']

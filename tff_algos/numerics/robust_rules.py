@@ -122,8 +122,7 @@ class RuleOptions:
     checks.check_int('num_iterations', self.num_iterations, minimum=1)
     checks.check_positive('smoothing', self.smoothing)
     for name in ('committee_share', 'accepted_share'):
-      checks.check_positive(name, getattr(self, name))
-      checks.check_fraction(name, getattr(self, name))
+      checks.check_share(name, getattr(self, name))
     if self.committee_share > 0.5:
       raise errors.ConfigError(
         f'committee_share is {self.committee_share!r}, but a committee screens '

@@ -19,11 +19,6 @@ from tff_algos.core import config as config_lib
 _SLACK = 1e-9
 
 
-def _check_share(share: float) -> None:
-  checks.check_positive('share', share)
-  checks.check_below_one('share', share)
-
-
 @dataclasses.dataclass(frozen=True)
 class AdaptiveClippingConfig:
   """Options of the clipping norm that follows a quantile (Andrew et al. 2021).
@@ -41,10 +36,9 @@ class AdaptiveClippingConfig:
   share: float = 0.01
 
   def __post_init__(self):
-    checks.check_at_least('target_quantile', self.target_quantile, 0)
     checks.check_fraction('target_quantile', self.target_quantile)
     checks.check_positive('learning_rate', self.learning_rate)
-    _check_share(self.share)
+    checks.check_proper_share('share', self.share)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +47,7 @@ class PrivacyConfig:
 
   Attributes:
     noise_multiplier: z, deviation of the noise in units of the sensitivity, >=
-      0. With `target_epsilon`, exactly one of the two is set, or both: then
+      0. At least one of this and `target_epsilon` is above 0; if both are,
       training stops before the target is exceeded.
     target_epsilon: Budget, >= 0; 0 for none. Without `noise_multiplier`, the
       noise is solved such that `num_rounds` rounds spend it.
@@ -88,16 +82,14 @@ class PrivacyConfig:
   def __post_init__(self):
     checks.check_at_least('noise_multiplier', self.noise_multiplier, 0)
     checks.check_at_least('target_epsilon', self.target_epsilon, 0)
-    checks.check_positive('delta', self.delta)
-    checks.check_below_one('delta', self.delta)
+    checks.check_proper_share('delta', self.delta)
     checks.check_int('num_rounds', self.num_rounds, minimum=0)
-    checks.check_positive('sampling_prob', self.sampling_prob)
-    checks.check_fraction('sampling_prob', self.sampling_prob)
+    checks.check_share('sampling_prob', self.sampling_prob)
     checks.check_int('rounds_per_epoch', self.rounds_per_epoch, minimum=0)
     if self.rounds_per_epoch:
       self._check_tree()
     checks.check_positive('clip_norm', self.clip_norm)
-    _check_share(self.count_share)
+    checks.check_proper_share('count_share', self.count_share)
     checks.check_at_least('min_count', self.min_count, 1)
     if self.count_share + self.adaptive_clipping.share >= 1:
       raise errors.ConfigError(

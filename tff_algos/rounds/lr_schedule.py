@@ -31,7 +31,7 @@ class LrScheduleConfig:
       (`stages.clusters.initialization`) count.
     factor: Decay factor in (0, 1], say 0.1.
     rates: Dotted keys of the algorithm's options, such as
-      `'local_training.optimizer.learning_rate'`. None for all client rates:
+      `'local_training.optimizer.learning_rate'`. `()` for all client rates:
       every key that ends in `learning_rate`, except the server's and
       `inner_learning_rate`.
   """
@@ -45,8 +45,7 @@ class LrScheduleConfig:
     for round_num in self.after_rounds:
       checks.check_int('after_rounds', round_num, minimum=minimum)
       minimum = round_num + 1
-    checks.check_positive('factor', self.factor)
-    checks.check_fraction('factor', self.factor)
+    checks.check_share('factor', self.factor)
     if len({*self.rates}) < len(self.rates):
       raise errors.ConfigError(
         f'lr_schedule.rates is {self.rates}; name each rate once'

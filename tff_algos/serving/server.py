@@ -113,9 +113,9 @@ def serve_until_signal(
         'Ctrl-C ends.',
         ', '.join(store.newest_loaded()),
         'https' if config.tls_certificate else 'http',
-        config.host,
+        hosts.in_address(config.host),
         ports.rest_api_port,
-        config.host,
+        hosts.in_address(config.host),
         ports.port,
       )
       asked_to_stop.wait()
@@ -157,7 +157,7 @@ def _rest(
   lanes: lanes_lib.Lanes, certificates: tls.Certificates | None
 ) -> Generator[tuple[uvicorn.Server, int]]:
   config = lanes.config
-  family = socket.AF_INET6 if ':' in config.host else socket.AF_INET
+  family = hosts.family(config.host)
   try:
     listener = socket.create_server(
       (config.host, config.rest_api_port), family=family
@@ -240,8 +240,7 @@ def _grpc(
       ),
     ],
   )
-  host = f'[{config.host}]' if ':' in config.host else config.host
-  address = f'{host}:{config.port}'
+  address = f'{hosts.in_address(config.host)}:{config.port}'
   try:
     if certificates is None:
       port = server.add_insecure_port(address)
@@ -278,9 +277,8 @@ def _check_exposure(config: server_config.ServerConfig) -> None:
 
 
 def _why_not_listening(host: str, port: int) -> OSError | None:
-  family = socket.AF_INET6 if ':' in host else socket.AF_INET
   try:
-    socket.create_server((host, port), family=family).close()
+    socket.create_server((host, port), family=hosts.family(host)).close()
   except OSError as error:
     return error
   return None

@@ -127,7 +127,7 @@ def _command(
   out: pathlib.Path,
   config: server_config.ServerConfig,
 ) -> str:
-  host = f'[{config.host}]' if ':' in config.host else config.host
+  host = hosts.in_address(config.host)
   if host == 'localhost':  # Docker takes addresses alone.
     host = '127.0.0.1'
   words = [

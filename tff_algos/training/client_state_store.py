@@ -235,7 +235,7 @@ class ClientStateStore:
     self._unsaved = set()
 
   def segment_path(self, round_num: int) -> pathlib.Path:
-    """Returns the file of the segment that `save(round_num)` writes."""
+    """Returns the file of the segment that `write_segment` writes."""
     return segment_path(self._folder, round_num)
 
   def _place(self, client: int) -> _Place | None:

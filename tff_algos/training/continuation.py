@@ -75,7 +75,6 @@ class ContinuationConfig:
   def __post_init__(self):
     checks.check_one_of('optimizer', self.optimizer, (GO_ON, ANEW))
     checks.check_one_of('schedule', self.schedule, (GO_ON, ANEW))
-    checks.check_at_least('min_known', self.min_known, 0)
     checks.check_fraction('min_known', self.min_known)
     checks.check_int('keep_departed', self.keep_departed, minimum=0)
 

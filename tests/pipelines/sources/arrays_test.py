@@ -79,6 +79,8 @@ def test_compressed_arrays_are_not_mapped(tmp_path, name):
     ),
     ({'x': np.zeros((5, 2))}, 'must have the same length, got 5 of x, 6 of y'),
     ({'y': np.zeros(6, int)}, 'one class alone, 0; a model needs two or more'),
+    ({'y': np.ones(6, int)}, 'one class alone, 1; a model needs two or more'),
+    ({'y': np.arange(6) % 2 * 2 - 1}, 'has the label -1. Number classes from'),
     ({'y': np.full(6, 'a')}, 'one class alone, a; a model needs two or more'),
     ({'y': np.arange(6) * 100}, 'classes from 0 to 500, for 6 labels'),
     ({'y': np.zeros((6, 2))}, 'must be one an example and no classes'),

@@ -68,6 +68,19 @@ def test_check_below_one():
       checks.check_below_one('decay', value)
 
 
+def test_check_share_leaves_out_0_and_a_proper_one_1_as_well():
+  for value in (1e-9, 0.5, 1):
+    assert checks.check_share('rate', value) == value
+  for value in (0, 1.001, _HUGE, *_NOT_NUMBERS):
+    with _refused(r'^rate must be a number > 0 and <= 1, got '):
+      checks.check_share('rate', value)
+  for value in (1e-9, 0.999):
+    assert checks.check_proper_share('delta', value) == value
+  for value in (0, 1, _HUGE, *_NOT_NUMBERS):
+    with _refused(r'^delta must be a number > 0 and < 1, got '):
+      checks.check_proper_share('delta', value)
+
+
 def test_check_address():
   for value in ('localhost:1', '10.0.0.7:65535'):
     assert checks.check_address('worker', value) == value

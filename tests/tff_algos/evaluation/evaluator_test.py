@@ -238,7 +238,7 @@ def test_honest_clients_have_the_weights_of_all(case, monkeypatch):
   is_attacker = np.arange(len(case.dataset.client_ids)) == 0
   monkeypatch.setattr(one, '_is_attacker', is_attacker)
   metrics = one.evaluate(case.server_state).metrics
-  name = 'test/personalized/' + ('accuracy' if one.higher_is_better else 'mse')
+  name = f'test/personalized/{case.algorithm.cluster_model.score_name}'
   everyone = metrics[f'participating/{name}']
   assert metrics[f'attack/honest/{name}'] == pytest.approx(everyone, rel=1e-6)
 
@@ -328,7 +328,8 @@ def test_best_round_is_chosen_on_validation(case):
   score = 'accuracy' if case.is_classification else 'mse'
   metric = f'participating/validation/personalized/{score}'
   assert case.evaluator.selection_metric == metric
-  assert case.evaluator.higher_is_better == case.is_classification
+  model = case.algorithm.cluster_model
+  assert model.higher_is_better == case.is_classification
   assert metric in case.evaluator.evaluate(case.server_state).metrics
 
 

@@ -68,8 +68,7 @@ class CommitteeConfig:
 
   def __post_init__(self):
     for name in ('active_rate', 'committee_rate', 'aggregation_rate'):
-      checks.check_positive(name, getattr(self, name))
-      checks.check_fraction(name, getattr(self, name))
+      checks.check_share(name, getattr(self, name))
     for name in _COUNTS:
       checks.check_int(name, getattr(self, name), minimum=0)
     if self.committee_rate > _LARGEST_COMMITTEE:

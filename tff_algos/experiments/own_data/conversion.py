@@ -3,20 +3,22 @@
 Each function writes the raw data to `<folder>/raw`, a config file that reads
 them to `<folder>/config.py`, and the dataset of that config to
 `<folder>/dataset`. So the folder is the workdir of an experiment:
-`python -m binaries.train --config=<folder>/config.py --workdir=<folder>`.
+`python -m binaries.train --config=<folder>/config.py --workdir=<folder>`. What
+an earlier call wrote there is replaced when data and config are complete.
 """
 
 import io
 import os
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow
 from pyarrow import parquet
 
-from tff_algos.core import errors
+from tff_algos.core import durable, errors
 from tff_algos.core.structures import Array
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.experiments import config_file, datasets, experiment
@@ -27,6 +29,8 @@ CONFIG = 'config.py'
 _RAW = 'raw'
 _TRAIN = 'train.parquet'
 _TEST = 'test.parquet'
+# Where raw data and config are until they are complete.
+_MAKING = '.making'
 
 Examples = Mapping[str, tuple[Any, Any]]
 
@@ -85,12 +89,13 @@ def from_arrays(
     arrays['is_test'] = np.repeat(
       [is_test for *_, is_test in listed], [len(y) for _, _, y, _ in listed]
     )
-  raw = _make_raw(folder)
-  (raw / 'is_test.npy').unlink(missing_ok=True)
-  for name, array in arrays.items():
-    np.save(raw / f'{name}.npy', array)
-  proposal = proposal_lib.of_arrays(str(raw))
-  return _build(proposal, 'from_arrays', folder, dataset)
+
+  def write(raw: pathlib.Path, place: pathlib.Path) -> proposal_lib.Proposal:
+    for name, array in arrays.items():
+      np.save(raw / f'{name}.npy', array)
+    return proposal_lib.of_arrays(str(raw), str(place))
+
+  return _build(write, 'from_arrays', folder, dataset)
 
 
 def from_client_data(
@@ -331,27 +336,27 @@ def _build_table(
   dataset: Mapping[str, Any] | None,
 ) -> dataset_lib.FederatedDataset:
   """Writes the tables as Parquet files, and builds their dataset."""
-  raw = _make_raw(folder)
-  (raw / _TEST).unlink(missing_ok=True)
-  for name, table in tables.items():
-    parquet.write_table(
-      pyarrow.table({key: _arrow(key, table[key]) for key in table}), raw / name
+
+  def write(raw: pathlib.Path, place: pathlib.Path) -> proposal_lib.Proposal:
+    for name, table in tables.items():
+      content = {key: _arrow(key, table[key]) for key in table}
+      parquet.write_table(pyarrow.table(content), raw / name)
+    proposal = proposal_lib.of_table(
+      str(place / _TRAIN), columns.read(raw / _TRAIN), given, features, classes
     )
-  path = raw / _TRAIN
-  proposal = proposal_lib.of_table(
-    str(path), columns.read(path), given, features, classes
-  )
-  if _TEST in tables:
-    test_path = proposal_lib.Option('test_path', str(raw / _TEST))
+    if _TEST not in tables:
+      return proposal
+    test_path = proposal_lib.Option('test_path', str(place / _TEST))
     splits = {
       **proposal.dataset.get('splits', {}),
       **proposal_lib.OFFICIAL_TEST,
     }
-    proposal = proposal._replace(
+    return proposal._replace(
       options=(*proposal.options, test_path),
       dataset={**proposal.dataset, 'splits': splits},
     )
-  return _build(proposal, maker, folder, dataset)
+
+  return _build(write, maker, folder, dataset)
 
 
 def _arrow(name: str, values: Any) -> pyarrow.Array:
@@ -364,28 +369,51 @@ def _arrow(name: str, values: Any) -> pyarrow.Array:
     ) from None
 
 
-def _make_raw(folder: str | os.PathLike[str]) -> pathlib.Path:
-  raw = pathlib.Path(folder) / _RAW
-  raw.mkdir(parents=True, exist_ok=True)
-  return raw
-
-
 def _build(
-  proposal: proposal_lib.Proposal,
+  write: Callable[[pathlib.Path, pathlib.Path], proposal_lib.Proposal],
   maker: str,
   folder: str | os.PathLike[str],
   dataset: Mapping[str, Any] | None,
 ) -> dataset_lib.FederatedDataset:
-  """Writes the config file of raw data, and builds its dataset."""
+  """Writes raw data and the config file that reads them; builds their dataset.
+
+  Args:
+    write: Writes raw data to a folder, and returns their proposal for when the
+      folder is moved to a place.
+    maker: Name of the function that was called.
+    folder: See `from_arrays`.
+    dataset: See `from_arrays`.
+  """
+  folder = pathlib.Path(folder)
+  durable.make_folder(folder)
+  place, making = folder / _RAW, folder / _MAKING
+  # That of a killed process.
+  shutil.rmtree(making, ignore_errors=True)
+  raw, path = making / _RAW, making / CONFIG
+  raw.mkdir(parents=True)
+  try:
+    proposal = _with_options(write(raw, place), dataset)
+    path.write_text(config_text.render(proposal, f'tff_algos.{maker}'))
+    config = experiment.parse(config_file.load(str(path)))
+    # Never data of two calls together: without them the config names a folder
+    # that is missing.
+    shutil.rmtree(place, ignore_errors=True)
+    durable.publish(raw, place)
+    os.replace(path, folder / CONFIG)
+  finally:
+    shutil.rmtree(making, ignore_errors=True)
+  return dataset_lib.FederatedDataset.open(
+    datasets.build(config.dataset, folder).path
+  )
+
+
+def _with_options(
+  proposal: proposal_lib.Proposal, dataset: Mapping[str, Any] | None
+) -> proposal_lib.Proposal:
+  """Returns the proposal with the caller's options of `config.dataset`."""
   options = dict(proposal.dataset)
   for key, value in (dataset or {}).items():
     if isinstance(value, Mapping):
       value = {**options.get(key, {}), **value}
     options[key] = value
-  proposal = proposal._replace(dataset=options)
-  path = pathlib.Path(folder) / CONFIG
-  path.write_text(config_text.render(proposal, f'tff_algos.{maker}'))
-  config = experiment.parse(config_file.load(str(path)))
-  return dataset_lib.FederatedDataset.open(
-    datasets.build(config.dataset, folder).path
-  )
+  return proposal._replace(dataset=options)

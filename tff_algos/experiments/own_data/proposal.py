@@ -123,9 +123,10 @@ def of_table(
     classes: Spellings of the labels, class 0 first; None to guess.
 
   Raises:
-    DataError: If a named column is missing, or nothing can be a client or a
-      label.
+    DataError: If two columns have one name, a named one is missing, or nothing
+      can be a client or a label.
   """
+  table, left_out = _named(path, table)
   by_name = {column.name: column for column in table.columns}
   named = [(role, name) for role, name in given.items() if name]
   named += [('feature', feature.get('name')) for feature in features or ()]
@@ -146,7 +147,6 @@ def of_table(
       f'{path} has one class alone in the label column {label.name!r}, '
       f'{classes[0]!r}; a model needs two or more to tell apart'
     )
-  left_out: list[str] = []
   if features is None:
     features_option = _guess_features(table, roles, left_out)
   else:
@@ -184,6 +184,29 @@ def of_table(
     dataset=dataset,
     notes=(f'{_rows(table)}.', *left_out, *_notes_on_label(label, classes)),
   )
+
+
+def _named(
+  path: str, table: columns_lib.Table
+) -> tuple[columns_lib.Table, list[str]]:
+  """Returns the columns that have names, and a line on each of the others.
+
+  Raises:
+    DataError: If two columns have one name.
+  """
+  names = [column.name for column in table.columns]
+  left_out = []
+  for i, name in enumerate(names):
+    if not name:
+      # Such as the index that pandas writes.
+      left_out.append(f'Column {i + 1} is left out: it has no name.')
+    elif name in names[:i]:
+      raise errors.DataError(
+        f'{path} has two columns {name!r}, {names.index(name) + 1} and '
+        f'{i + 1} of {len(names)}; name or leave out one of them'
+      )
+  kept = tuple(column for column in table.columns if column.name)
+  return table._replace(columns=kept), left_out
 
 
 def _check_spellings(path: str, column: columns_lib.Column) -> None:
@@ -262,8 +285,12 @@ def _image_shape(
   return (sides[0], sides[1], channels), (evidence,)
 
 
-def of_arrays(folder: str) -> Proposal:
+def of_arrays(folder: str, place: str = '') -> Proposal:
   """Returns the proposal for arrays in a folder, see `sources.arrays`.
+
+  Args:
+    folder: The folder.
+    place: Where it will be moved to; '' if it stays.
 
   Raises:
     DataError: If they are damaged or do not fit each other.
@@ -280,13 +307,15 @@ def of_arrays(folder: str) -> Proposal:
   elif len(features.x_shape) == 3 and min(sides) >= _SMALLEST_SIDE:
     model = 'small_cnn' if features.num_classes else 'mlp'
   return Proposal(
-    title=folder,
+    title=place or folder,
     source='arrays',
     model=model,
     num_clients=source.count_clients(),
     options=(
       Option(
-        'folder', folder, (f'{features.x_dtype} of shape {features.x_shape}',)
+        'folder',
+        place or folder,
+        (f'{features.x_dtype} of shape {features.x_shape}',),
       ),
     ),
     dataset={'splits': OFFICIAL_TEST} if has_test else {},

@@ -39,7 +39,6 @@ def measure(
   config: experiment.ExperimentConfig,
   folder: str | os.PathLike[str],
   parent_folder: str | os.PathLike[str] | None,
-  round_choice: int | str = checkpoint.LAST,
 ) -> dict[str, Any]:
   """Measures the drift of a run's dataset from that of its parent run.
 
@@ -47,12 +46,11 @@ def measure(
   of the next run. The same data and models give the same bytes.
 
   Args:
-    config: The experiment; `config.drift` has the thresholds.
+    config: The experiment; `config.drift` has the thresholds, and
+      `config.continuation.round` the checkpoint of the parent's models.
     folder: Workdir of the run, with its dataset.
     parent_folder: Workdir of the parent, trained; None or empty for that of
       `config.continuation`. Without any only the reference is written.
-    round_choice: Checkpoint of the parent's models, as of
-      `CheckpointManager.find`.
 
   Returns:
     The content of `drift.json`; empty without a parent.
@@ -70,6 +68,7 @@ def measure(
     if not parent_folder:
       return {}
     parent = pathlib.Path(parent_folder)
+    round_choice = checkpoint.parse_choice(config.continuation.round)
     before = _statistics_of_parent(parent, round_choice)
     of_data = drift.of_data(now, before)
     chosen, of_clusters = _compare_clusters(

@@ -58,8 +58,7 @@ class GateConfig:
         checks.check_at_least(
           f'gate.{field.name}', getattr(self, field.name), 0
         )
-    checks.check_positive('gate.confidence', self.confidence)
-    checks.check_below_one('gate.confidence', self.confidence)
+    checks.check_proper_share('gate.confidence', self.confidence)
     checks.check_int('gate.min_units', self.min_units, minimum=2)
     checks.check_int('gate.num_resamples', self.num_resamples, minimum=100)
     checks.check_int('gate.batch_size', self.batch_size, minimum=1)

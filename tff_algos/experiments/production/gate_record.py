@@ -141,4 +141,6 @@ def as_text(record: GateRecord) -> str:
       f'  {group.candidate:9.4f}  {group.fall:+7.4f}  {bounds:>19}'
       f'  {group.threshold:9.4g}  {group.result}'
     )
+  if record.num_left_out:
+    lines.append(f'  clients that cannot be compared: {record.num_left_out:,}')
   return '\n'.join(lines)

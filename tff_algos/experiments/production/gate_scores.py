@@ -160,16 +160,11 @@ def best_cluster_scores(
     request = bundles.Request('', choice, examples.x, examples.y)
     answer = exported.loaded.answer(request, SCORING.max_rows)
     scores.append(_example_scores(model, answer, examples.y)[is_scored])
-  sign = -1 if is_accuracy(model) else 1
+  sign = -1 if model.higher_is_better else 1
   # NaN last: no comparison with NaN holds.
   return min(
     scores, key=lambda one: (bool(np.isnan(one).any()), sign * np.sum(one))
   )
-
-
-def is_accuracy(model: model_lib.Model) -> bool:
-  """Returns whether a score is an accuracy; otherwise it is an error."""
-  return model.task == model_lib.CLASSIFICATION
 
 
 def _score(
@@ -189,7 +184,7 @@ def _example_scores(
   model: model_lib.Model, answer: bundles.Answer, y: Array
 ) -> Array:
   """Returns the score of each example, float64 `[n]`; NaN if not finite."""
-  if is_accuracy(model):
+  if model.higher_is_better:
     outputs = answer.outputs['logits']
   else:
     outputs = answer.outputs['prediction'][:, np.newaxis]

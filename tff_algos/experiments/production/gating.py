@@ -276,7 +276,7 @@ def _compare(
       [_finite(one) for one in units],
       opened.config,
       record.round_num,
-      higher_is_better=gate_scores.is_accuracy(model),
+      higher_is_better=model.higher_is_better,
     )
     reasons += [_reason(record.score, g) for g in groups if g.result == REFUSED]
   served = champion.found if champion is not None else ()
@@ -442,7 +442,7 @@ def _client_groups(
     'worst decile', participating, config.max_worst_decile_fall
   )._replace(
     statistic=functools.partial(
-      summaries.worst_decile, higher_is_better=gate_scores.is_accuracy(model)
+      summaries.worst_decile, higher_is_better=model.higher_is_better
     )
   )
   if num_clusters > 1:

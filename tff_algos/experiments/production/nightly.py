@@ -347,8 +347,7 @@ class _Night:
   def _measure_drift(self) -> None:
     """Compares data and clusters with the parent's, before training."""
     if not (self._run / checkpoint.FOLDER).exists():
-      choice = checkpoint.parse_choice(self._config.continuation.round)
-      drifting.measure(self._config, self._run, self._parent, choice)
+      drifting.measure(self._config, self._run, self._parent)
 
   def _train(self) -> None:
     """Trains and evaluates."""

@@ -79,8 +79,8 @@ def make(
   kept: runtime_cache.KeptRuntime,
   *,
   shows_progress: bool = True,
-) -> bool:
-  """Executes a run, or resumes it.
+) -> None:
+  """Executes a run, or resumes it, unless it was finished before.
 
   Args:
     config: The experiment.
@@ -90,15 +90,12 @@ def make(
     kept: Runtime cache; holds the runtime of this run afterwards.
     shows_progress: Whether to draw a progress bar on stderr.
 
-  Returns:
-    False if the run was finished before.
-
   Raises:
     UserError: If the config, the data or the disk does not allow it.
   """
   if is_finished(config, folder):
     logging.info('It was finished before.')
-    return False
+    return
   with _placed_dataset(config.dataset, folder, datasets):
     training.train(config, folder, kept=kept, shows_progress=shows_progress)
   # From here on a page is there if the run is finished.
@@ -110,7 +107,6 @@ def make(
   except BaseException:
     _page(folder).unlink()
     raise
-  return True
 
 
 def build_shared(

@@ -348,6 +348,15 @@ def own_cluster_name(run: run_lib.Run) -> str:
   return 'global model' if run.num_clusters == 1 else 'own cluster'
 
 
+def models_of_client(run: run_lib.Run) -> dict[str, str]:
+  """Returns the names of a client's models, by their names in metrics."""
+  return {
+    'personalized': 'personalized models',
+    'local': 'local models',
+    'cluster': own_cluster_name(run),
+  }
+
+
 def format_scores(run: run_lib.Run, axis: axis_lib.Axis) -> None:
   """Formats an axis of scores in per cent, or in plain numbers."""
   if run.higher_is_better:

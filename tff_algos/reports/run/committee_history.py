@@ -38,7 +38,7 @@ def read(run: run_lib.Run) -> CommitteeHistory | None:
   Raises:
     DataError: If the log is damaged.
   """
-  if not (run.workdir / 'audit' / 'log.jsonl').is_file():
+  if not audit_log.path_of(run.workdir).is_file():
     return None
   entries = [
     entry for entry, _ in audit_log.read(run.workdir) if 'clients' in entry

@@ -23,12 +23,6 @@ _OF_CLIENTS = (
   ('_plain_mean', '  mean over clients'),
   ('_worst_decile', '  worst decile of clients'),
 )
-# Models of a client: personalized, local and cluster model.
-_MODELS = (
-  ('personalized', 'personalized models'),
-  ('local', 'local models'),
-  ('cluster', '{own_cluster}'),
-)
 _RECOVERY = (
   ('participating/membership/ari', 'cluster recovery, ARI'),
   ('participating/membership/nmi', 'cluster recovery, NMI'),
@@ -96,11 +90,11 @@ def rows(run: run_lib.Run) -> list[Row]:
 
 def _score_names(run: run_lib.Run) -> list[tuple[str, str]]:
   """Returns (metric, label) of the scores on the clients' own examples."""
-  own_cluster = style.own_cluster_name(run)
+  models = style.models_of_client(run)
   names = []
   for split, suffix in (('test', ''), ('train', ', TRAINING data')):
-    for model, label in _MODELS:
-      label = label.format(own_cluster=own_cluster) + suffix
+    for model, label in models.items():
+      label += suffix
       names += [
         (
           f'participating/{split}/{model}/{run.score_name}{end}',
@@ -119,12 +113,9 @@ def _score_names(run: run_lib.Run) -> list[tuple[str, str]]:
       names += [
         (
           f'unseen/test/{model}/{run.score_name}',
-          f'{label}, unseen clients',
+          f'{models[model]}, unseen clients',
         )
-        for model, label in (
-          ('personalized', 'personalized models'),
-          ('cluster', own_cluster),
-        )
+        for model in ('personalized', 'cluster')
       ]
   return names
 

@@ -85,13 +85,8 @@ def _invalid_results(run: run_lib.Run) -> Iterator[str]:
 
 def _scores_left_out(run: run_lib.Run) -> Iterator[str]:
   """Warns of clients whose test scores are NaN."""
-  models = {
-    'personalized': 'personalized models',
-    'local': 'local models',
-    'cluster': style.own_cluster_name(run),
-  }
   last = run.summary.get('last') or {}
-  for model, name in models.items():
+  for model, name in style.models_of_client(run).items():
     count = last.get(f'participating/test/{model}/{run.score_name}_num_nan')
     if count:
       noun = 'client has' if count == 1 else 'clients have'

@@ -47,6 +47,25 @@ def test_arrays_of_each_client(tmp_path):
   assert config.dataset.source.options['folder'] == str(tmp_path / 'raw')
 
 
+def test_a_call_that_fails_changes_nothing_that_an_earlier_one_wrote(tmp_path):
+  conversion.from_arrays(_clients(), tmp_path).close()
+  files = [path for path in tmp_path.rglob('*') if path.is_file()]
+  written = {path: path.read_bytes() for path in files}
+  others = _clients(num_clients=2)
+  mixed = {**others, 'c1': (others['c1'][0], others['c1'][1] - 1)}
+  for examples, options in ((others, {'sed': 1}), (mixed, {})):
+    with pytest.raises(errors.UserError):
+      conversion.from_arrays(examples, tmp_path, dataset=options)
+    assert {path: path.read_bytes() for path in files} == written
+    assert not (tmp_path / '.making').exists()
+
+
+def test_a_file_in_place_of_the_folder(tmp_path):
+  (tmp_path / 'data').write_text('')
+  with pytest.raises(errors.DataError, match='is a file'):
+    conversion.from_arrays(_clients(), tmp_path / 'data')
+
+
 def test_targets_of_a_regression_have_a_model(tmp_path):
   examples = {c: (x, y / 4) for c, (x, y) in _clients().items()}
   with conversion.from_arrays(examples, tmp_path) as dataset:

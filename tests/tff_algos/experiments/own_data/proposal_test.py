@@ -70,6 +70,21 @@ def test_a_client_or_class_in_two_spellings_is_refused(tmp_path, column):
     proposal.of_table(path, table, {'client': 'who', 'label': 'y'})
 
 
+def test_a_column_without_a_name_is_left_out_and_said_to_be(tmp_path):
+  rows = [(i, f'p{i % 3}', i / 7, i % 2) for i in range(30)]
+  path, table = _table(tmp_path, ('', 'person', 'age', 'ill'), rows)
+  found = proposal.of_table(path, table, {})
+  assert _options(found)['features'] == ({'name': 'age'},)
+  assert 'Column 1 is left out: it has no name.' in found.notes
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+  rows = [(f'p{i % 3}', i / 7, i / 9, i % 2) for i in range(30)]
+  path, table = _table(tmp_path, ('person', 'age', 'age', 'ill'), rows)
+  with pytest.raises(errors.DataError, match="two columns 'age', 2 and 3 of 4"):
+    proposal.of_table(path, table, {})
+
+
 def test_evidence_stands_beside_the_options(tmp_path):
   found = proposal.of_table(*_visits(tmp_path), {})
   evidence = {option.key: option.evidence for option in found.options}

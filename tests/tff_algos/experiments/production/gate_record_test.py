@@ -52,6 +52,7 @@ def test_text_has_figures_and_bounds():
   row = dict(zip(lines[2].split(), lines[3].split(), strict=False))
   assert row['units'] == '24' and row['champion'] == '0.9000'
   assert '+0.1500 to +0.2500' in lines[3] and lines[3].endswith('refused')
+  assert lines[4:] == ['  clients that cannot be compared: 1']
   first = dataclasses.replace(
     _RECORD, blessed=True, champion_version=None, groups=()
   )

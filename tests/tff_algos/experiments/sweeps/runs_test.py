@@ -67,13 +67,13 @@ def done(monkeypatch):
 
 def test_a_finished_run_is_left_alone(tmp_path, done):
   _write(tmp_path / 'run')
-  assert not _make(_CONFIG, tmp_path / 'run', tmp_path / 'datasets')
+  _make(_CONFIG, tmp_path / 'run', tmp_path / 'datasets')
   assert not done
   assert not (tmp_path / 'datasets').exists()
 
 
 def test_a_new_run_makes_all_steps(tmp_path, done):
-  assert _make(_CONFIG, tmp_path / 'run', tmp_path / 'datasets')
+  _make(_CONFIG, tmp_path / 'run', tmp_path / 'datasets')
   assert done == ['preprocess', 'train', 'evaluate', 'report']
 
 
@@ -109,7 +109,7 @@ def test_a_run_is_finished_after_its_last_step(
     with pytest.raises(errors.InfrastructureError, match='away'):
       _make(longer, tmp_path / 'run', tmp_path / 'datasets')
   assert not sweep_runs.is_finished(longer, tmp_path / 'run')
-  assert _make(longer, tmp_path / 'run', tmp_path / 'datasets')
+  _make(longer, tmp_path / 'run', tmp_path / 'datasets')
   assert sweep_runs.is_finished(longer, tmp_path / 'run')
 
 

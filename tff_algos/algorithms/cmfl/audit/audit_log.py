@@ -39,7 +39,7 @@ class AuditLog:
       workdir: Folder that contains `audit/`.
     """
     self._folder = pathlib.Path(workdir, 'audit')
-    self._path = self._folder / 'log.jsonl'
+    self._path = path_of(workdir)
     self._previous = ''
     self._lines = records.Growth()
     # Of the files of arrays.
@@ -117,13 +117,18 @@ class AuditLog:
       raise durable.refused(path, error) from error
 
 
+def path_of(workdir: str | os.PathLike[str]) -> pathlib.Path:
+  """Returns the file of a run's log."""
+  return pathlib.Path(workdir, 'audit', 'log.jsonl')
+
+
 def read(workdir: str | os.PathLike[str]) -> list[tuple[Entry, str]]:
   """Returns each round's entry and the SHA-256 of its line, in file order.
 
   Raises:
     DataError: If there is no log, or a line is no entry.
   """
-  path = pathlib.Path(workdir, 'audit', 'log.jsonl')
+  path = path_of(workdir)
   if not path.is_file():
     raise errors.DataError(
       f'{path} is missing. Train with --config.algorithm.audit=digests (or '

@@ -42,7 +42,6 @@ class ConsensusConfig(ballot_lib.Limits):
   def __post_init__(self):
     super().__post_init__()
     checks.check_one_of('protocol', self.protocol, ('simulated', 'assumed'))
-    checks.check_at_least('malicious_fraction', self.malicious_fraction, 0)
     checks.check_fraction('malicious_fraction', self.malicious_fraction)
     checks.check_one_of('behaviour', self.behaviour, behaviours.NAMES)
     if self.protocol == 'assumed' and self.malicious_fraction:
