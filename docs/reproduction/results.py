@@ -7,6 +7,7 @@ seed. The program that writes them is `docs.reproduction.pages`.
 
 import dataclasses
 import fnmatch
+import itertools
 import json
 import pathlib
 import re
@@ -91,8 +92,9 @@ class Claim:
   Attributes:
     text: The claim.
     better: Label or pattern of the cell that should have the higher score, or
-      the lower error.
+      the lower error, with `{across}` for the values of `across`.
     worse: That of the other.
+    across: Values for each of which the claim is made; empty for one claim.
     metric: Metric that is compared, if another than the experiment's.
     of_paper: Whether the paper makes it; others are not counted.
   """
@@ -100,8 +102,17 @@ class Claim:
   text: str
   better: str
   worse: str
+  across: tuple[str, ...] = ()
   metric: str = ''
   of_paper: bool = True
+
+  @property
+  def pairs(self) -> list[tuple[str, str]]:
+    """Returns the labels that are compared, (better, worse)."""
+    return [
+      (self.better.format(across=value), self.worse.format(across=value))
+      for value in self.across or ('',)
+    ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,28 +204,10 @@ class Judgement(NamedTuple):
 def experiments() -> dict[str, Experiment]:
   """Returns id -> experiment, in the order of `experiments.toml`."""
   listed = tomllib.loads(_EXPERIMENTS.read_text())['experiment']
-  for one in listed:
-    one['claims'] = [
-      each for claim in one.get('claims', ()) for each in _across(claim)
-    ]
   return {
     one['id']: config_lib.from_dict(Experiment, one, one['id'])
     for one in listed
   }
-
-
-def _across(claim: dict[str, Any]) -> list[dict[str, Any]]:
-  """Returns a claim for each of its values `across`, itself if it has none."""
-  values = claim.pop('across', None)
-  if values is None:
-    return [claim]
-  return [
-    {
-      name: field.format(across=value) if isinstance(field, str) else field
-      for name, field in claim.items()
-    }
-    for value in values
-  ]
 
 
 def find(experiment_id: str) -> Experiment:
@@ -405,19 +398,32 @@ def _result_block(experiment: Experiment, stale: Collection[str]) -> str:
   parts += [
     _grid_table(experiment, result, grid, stale) for grid in experiment.grids
   ]
-  if experiment.claims:
-    lines = ['| claim | ours, difference | verdict |', '|---|---|---|']
-    lines += [
-      f'| {_OURS * (not claim.of_paper)}{claim.text} | {text} | {verdict} |'
-      for claim, text, verdict in _judged(experiment, result, stale)
-    ]
-    parts.append('\n'.join(lines))
+  parts += _verdict_tables(experiment, result, stale)
   parts.append(_provenance_text(result))
   parts.append(
     f'![{experiment.metric}, seeds and their means]'
     f'(results/{experiment.id}.png)'
   )
   return '\n\n'.join(parts)
+
+
+def _verdict_tables(
+  experiment: Experiment, result: Mapping[str, Any], stale: Collection[str]
+) -> list[str]:
+  """Returns a table for claims of the same values across, in their order."""
+  tables = []
+  judged = _judged(experiment, result, stale)
+  for across, listed in itertools.groupby(judged, lambda one: one[0].across):
+    columns = across or ('ours, difference, and verdict',)
+    lines = [
+      f'| claim | {" | ".join(columns)} |',
+      f'|{"---|" * (1 + len(columns))}',
+    ]
+    for claim, verdicts in listed:
+      cells = ' | '.join(f'{text}: {verdict}' for text, verdict in verdicts)
+      lines.append(f'| {_OURS * (not claim.of_paper)}{claim.text} | {cells} |')
+    tables.append('\n'.join(lines))
+  return tables
 
 
 def _rows_table(
@@ -472,7 +478,8 @@ def _claims_table(
     counts = [
       sum(
         claim.of_paper and verdict.startswith(f'**{one}**')
-        for claim, _, verdict in judged
+        for claim, verdicts in judged
+        for _, verdict in verdicts
       )
       or ''
       for one in verdicts
@@ -492,26 +499,36 @@ def _judged(
   experiment: Experiment,
   result: Mapping[str, Any] | None,
   stale: Collection[str],
-) -> list[tuple[Claim, str, str]]:
-  """Returns each claim, its difference as text, and its verdict."""
-  judged = []
-  for claim in experiment.claims:
-    better, worse = (
-      scores(experiment, result, cell, claim.metric)
-      for cell in (claim.better, claim.worse)
+) -> list[tuple[Claim, list[tuple[str, str]]]]:
+  """Returns each claim with the (difference, verdict) of each of its pairs."""
+  return [
+    (
+      claim,
+      [_judged_pair(experiment, result, stale, claim, p) for p in claim.pairs],
     )
-    if summaries.is_error(claim.metric or experiment.metric):
-      # So that a positive difference always speaks for the claim.
-      better, worse = worse, better
-    found = judge(better, worse)
-    verdict = f'**{found.verdict}**'
-    compared = {
-      choose(experiment, result, one) for one in (claim.better, claim.worse)
-    }
-    if compared & set(stale):
-      verdict += f' {_STALE}'
-    judged.append((claim, _difference_text(found), verdict))
-  return judged
+    for claim in experiment.claims
+  ]
+
+
+def _judged_pair(
+  experiment: Experiment,
+  result: Mapping[str, Any] | None,
+  stale: Collection[str],
+  claim: Claim,
+  pair: tuple[str, str],
+) -> tuple[str, str]:
+  """Returns the difference of two cells as text, and the verdict."""
+  better, worse = (
+    scores(experiment, result, cell, claim.metric) for cell in pair
+  )
+  if summaries.is_error(claim.metric or experiment.metric):
+    # So that a positive difference always speaks for the claim.
+    better, worse = worse, better
+  found = judge(better, worse)
+  verdict = f'**{found.verdict}**'
+  if {choose(experiment, result, one) for one in pair} & set(stale):
+    verdict += f' {_STALE}'
+  return _difference_text(found), verdict
 
 
 def _spread_text(found: Mapping[int, float]) -> str:

@@ -66,7 +66,9 @@ def test_rows_and_claims_are_cells_of_the_sweep(one):
   matched = [fnmatch.filter(labels, pattern) for pattern in named]
   assert sorted(sum(matched, [])) == sorted(labels)
   assert all(matched)
-  assert {cell for c in one.claims for cell in (c.better, c.worse)} <= named
+  assert {
+    cell for c in one.claims for pair in c.pairs for cell in pair
+  } <= named
 
 
 @pytest.mark.parametrize('one', _STORED, ids=lambda one: one.id)

@@ -136,10 +136,10 @@ def test_page_has_what_is_stored_and_no_deviation_of_two_seeds(lab):
   assert '| Rare |  | 100.0, 100.0 | 2 |' in page
   assert 'Unfinished' not in page
   assert (
-    '| new is better | +10.00 (+10.00 to +10.00), 3 seeds | **confirmed** |'
+    '| new is better | +10.00 (+10.00 to +10.00), 3 seeds: **confirmed** |'
   ) in page
   assert (
-    "| (not the paper's) rare is better | +19.0, 2 seeds | **untested at this"
+    "| (not the paper's) rare is better | +19.0, 2 seeds: **untested at this"
   ) in page
   assert (
     'Commit `abcdef0123`, lock `77`, Fast, 2 cores, 8 GiB; 8 runs, 4.0 h of rounds.'
@@ -175,10 +175,10 @@ def test_a_row_and_a_claim_may_have_a_metric_of_their_own(lab, tmp_path):
   assert results.find('lab/one').metrics == ['test/accuracy', 'test/loss']
   page = results.render(_PAGE, {})
   assert '| New |  | 90.0 ± 0.0 | 3 |\n| New, its loss |  | 3.1 ± 0.1 |' in page
-  assert '| +10.00 (+10.00 to +10.00), 3 seeds | **confirmed** |' in page
+  assert '| +10.00 (+10.00 to +10.00), 3 seeds: **confirmed** |' in page
   # 0.5, 0.7 and 0.7 more loss: a mean of 0.633, a deviation of 0.115.
   assert (
-    '| new fits better | −0.63 (−0.92 to −0.35), 3 seeds | **contradicted** |'
+    '| new fits better | −0.63 (−0.92 to −0.35), 3 seeds: **contradicted** |'
   ) in page
 
 
@@ -191,6 +191,10 @@ metric = "test/accuracy"
 grids = [
   { title = "rate, size", cell = "rate={down}, size={across}", down = ["1", "2"], across = ["3", "4"] },
 ]
+claims = [
+  { text = "slow is better", across = ["3", "4"], better = "rate=1, size={across}", worse = "rate=2, size={across}" },
+  { text = "size matters", better = "rate=1, size=4", worse = "rate=1, size=3" },
+]
 """
 
 
@@ -200,6 +204,7 @@ def test_two_axes_are_a_table_of_cells(lab, tmp_path):
     **{
       'rate=1, size=3': _cell(0.1, 0.2, 0.3),
       'rate=1, size=4': _cell(0.5, 0.5, 0.5),
+      'rate=2, size=3': _cell(0.0, 0.1, 0.2),
       'rate=2, size=4': _cell(0.75, 0.25),
     }
   )
@@ -207,8 +212,17 @@ def test_two_axes_are_a_table_of_cells(lab, tmp_path):
   assert (
     '| rate, size | 3 | 4 |\n|---|---|---|\n'
     '| 1 | 20.0 ± 10.0 | 50.0 ± 0.0 *stale* |\n'
-    '| 2 |  | 75.0, 25.0 |\n'
+    '| 2 | 10.0 ± 10.0 | 75.0, 25.0 |\n'
   ) in page
+  assert (
+    '| claim | 3 | 4 |\n|---|---|---|\n'
+    '| slow is better | +10.00 (+10.00 to +10.00), 3 seeds: **confirmed** | '
+    '+0.0, 2 seeds: **untested at this size** *stale* |\n\n'
+    '| claim | ours, difference, and verdict |\n|---|---|\n'
+    '| size matters | +30.0 (+5.2 to +54.8), 3 seeds: **confirmed** *stale* |\n'
+  ) in page
+  summary = results.render('<!-- claims -->\n<!-- end -->', {})
+  assert '[Lab, Figure 1](lab.md) | 2 |  | 1 |' in summary
   assert '| paper |' not in page
 
 
@@ -251,7 +265,7 @@ def test_the_best_cell_by_validation_is_shown_and_compared(lab, tmp_path):
   page = results.render(_PAGE, {'lab/one': ['new, rate=2']})
   assert '| New (new, rate=1) |  | 60.0 ± 0.0 | 3 |' in page
   assert '| Old (old) |' in page
-  assert '| +10.00 (+10.00 to +10.00), 3 seeds | **confirmed** |' in page
+  assert '| +10.00 (+10.00 to +10.00), 3 seeds: **confirmed** |' in page
   page = results.render(_PAGE, {'lab/one': ['new, rate=1']})
   assert '| New (new, rate=1) *stale* |' in page
   assert '**confirmed** *stale* |' in page
@@ -277,14 +291,14 @@ def test_of_errors_the_lower_is_better(lab, tmp_path, metric):
   lab(**cells)
   page = results.render(_PAGE, {})
   assert '| New (new, rate=1) |  | 0.6 ± 0.0 | 3 |' in page
-  assert '| +0.30 (+0.30 to +0.30), 3 seeds | **confirmed** |' in page
+  assert '| +0.30 (+0.30 to +0.30), 3 seeds: **confirmed** |' in page
 
 
 def test_an_end_that_decides_is_not_rounded_to_0(lab):
   """Mean -0.8, deviation 0.316: the margin is 4.303 * 0.316 / 3**0.5 = 0.785."""
   lab(new=_cell(0.68884, 0.692, 0.69516), old=_cell(0.7, 0.7, 0.7))
   assert (
-    '| −0.80 (−1.58 to −0.02), 3 seeds | **contradicted** |'
+    '| −0.80 (−1.58 to −0.02), 3 seeds: **contradicted** |'
   ) in results.render(_PAGE, {})
 
 
