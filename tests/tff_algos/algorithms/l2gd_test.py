@@ -155,8 +155,8 @@ def test_cost_is_one_model_each_way_and_two_numbers():
   ('options', 'text'),
   [
     ({'proximal_weight': -1.0}, 'proximal_weight must be a finite number >= 0'),
-    ({'aggregation_prob': 0.0}, 'aggregation_prob must be a finite number > 0'),
-    ({'aggregation_prob': 1.0}, 'aggregation_prob must be a number >= 0 and <'),
+    ({'aggregation_prob': 0.0}, 'aggregation_prob must be a number > 0 and <'),
+    ({'aggregation_prob': 1.0}, 'aggregation_prob must be a number > 0 and <'),
     ({'client_learning_rate': 0.0}, 'client_learning_rate must be a finite nu'),
     ({'loss_scale': 0.0}, 'loss_scale must be a finite number > 0, got 0.0'),
     (

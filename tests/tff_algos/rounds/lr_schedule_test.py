@@ -140,8 +140,8 @@ def test_falls_of_nothing_are_refused():
     ({'after_rounds': (0,)}, 'after_rounds must be an integer >= 1, got 0'),
     ({'after_rounds': (3, 3)}, 'after_rounds must be an integer >= 4, got 3'),
     ({'after_rounds': (1.0,)}, 'after_rounds must be an integer >= 1, got 1.0'),
-    ({'factor': 0.0}, 'factor must be a finite number > 0, got 0.0'),
-    ({'factor': 1.5}, 'factor must be a number from 0 to 1, got 1.5'),
+    ({'factor': 0.0}, 'factor must be a number > 0 and <= 1, got 0.0'),
+    ({'factor': 1.5}, 'factor must be a number > 0 and <= 1, got 1.5'),
     ({'rates': (_RATE, _RATE)}, f'rates is .*{_RATE}.*; name each rate once'),
   ],
 )

@@ -11,8 +11,8 @@ from tff_algos.experiments.production import gate_config
   [
     ('max_fall', -0.01, 'gate.max_fall must be a finite number >= 0'),
     ('max_cluster_fall', float('nan'), 'gate.max_cluster_fall'),
-    ('confidence', 1.0, 'gate.confidence must be a number >= 0 and < 1'),
-    ('confidence', 0.0, 'gate.confidence must be a finite number > 0'),
+    ('confidence', 1.0, 'gate.confidence must be a number > 0 and < 1'),
+    ('confidence', 0.0, 'gate.confidence must be a number > 0 and < 1'),
     ('min_units', 1, 'gate.min_units must be an integer >= 2'),
     ('num_resamples', 99, 'gate.num_resamples must be an integer >= 100'),
     ('batch_size', 0, 'gate.batch_size'),

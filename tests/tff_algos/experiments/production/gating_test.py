@@ -500,7 +500,7 @@ def test_groups_of_clients():
     source_names = ('up', 'down')
 
   class Model:
-    task = 'classification'
+    higher_is_better = True
 
   found = {
     units.name: units
