@@ -156,7 +156,7 @@ class Evaluator:
     return f'participating/validation/personalized/{name}'
 
   def evaluate(self, server_state: Structure) -> Evaluation:
-    """Evaluates one server state with the store's committed states.
+    """Evaluates one server state with the store's states, staged ones included.
 
     Args:
       server_state: Structure of NumPy arrays.

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tff_algos.numerics import gram as gram_lib
-from tff_algos.numerics import index_random
+from tff_algos.numerics import index_random, partitions
 
 MAX_ITERATIONS = 300
 
@@ -130,8 +130,8 @@ def _means(
   is_real: tf.Tensor, assignment: tf.Tensor, num_clusters: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
   """Returns means as weights of the points, and which clusters are empty."""
-  members = tf.cast(is_real, tf.float64) * tf.one_hot(
-    assignment, num_clusters, axis=0, dtype=tf.float64
+  members = partitions.membership_matrix(
+    assignment, tf.cast(is_real, tf.float64), num_clusters
   )
   counts = tf.reduce_sum(members, axis=1, keepdims=True)
   return members / tf.maximum(counts, 1.0), tf.equal(counts[:, 0], 0)

@@ -217,6 +217,23 @@ def types_of(
   )
 
 
+def check_own(
+  algorithm: algorithm_lib.FederatedAlgorithm, phase: algorithm_lib.Phase
+) -> None:
+  """Raises ConfigError if a phase only has the name of one of an algorithm's.
+
+  Args:
+    algorithm: That of a runtime, which keeps graphs by names of phases.
+    phase: A phase that the runtime is to run.
+  """
+  if algorithm.phases.get(phase.name, phase) is not phase:
+    raise errors.ConfigError(
+      f'the phase {phase.name!r} is not that of the algorithm '
+      f'{algorithm.name!r} for which this runtime was built, and whose graphs '
+      'it keeps; build a runtime for each algorithm'
+    )
+
+
 def data_spec(model: model_lib.Model) -> algorithm_lib.ClientData:
   """Returns the type of one client's examples, of any capacity."""
   columns: Structure = (

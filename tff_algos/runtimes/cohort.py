@@ -103,7 +103,8 @@ class Cohort(NamedTuple):
       uses_client_state: Whether to load client states.
 
     Returns:
-      Clients stacked `[len(positions), ...]`, of NumPy arrays; data `()`.
+      Clients stacked `[len(positions), ...]`, of NumPy arrays, but states as
+      `load_states` returns them; data `()`.
     """
     indices = np.asarray(self.call.client_indices[positions], np.int32)
     ids = self.source.population.client_ids
@@ -165,7 +166,14 @@ class Runtime(Protocol):
   def run(
     self, phase: algorithm_lib.Phase, server_state: Structure, cohort: Cohort
   ) -> PhaseOutput:
-    """Runs one phase call; states are NumPy in and out."""
+    """Runs one phase call.
+
+    The server state is NumPy in and out; client states are as
+    `Cohort.load_states` returns them.
+
+    Raises:
+      ConfigError: If the phase is not of the runtime's algorithm.
+    """
     ...
 
 

@@ -411,9 +411,10 @@ class CheckpointManager:
       self._remove_old(self._kept_rounds(best_round))
 
   def _write_client_ids(self) -> None:
-    path = self._folder / _CLIENTS
-    if not path.exists():
-      with durable.replacing(path) as file:
+    # Before the first checkpoint the file is that of a save that failed, maybe
+    # of another dataset.
+    if not self.rounds():
+      with durable.replacing(self._folder / _CLIENTS) as file:
         json.dump(self._client_ids, file)
 
   def _round_folder(self, round_num: int) -> pathlib.Path:

@@ -258,14 +258,12 @@ def run_phases(
   if is_available is not None:
     population = population._replace(is_available=is_available)
   plan = algorithm.plan_round(server_state, population, round_num, seed)
-  if is_available is not None:
-    # Some plans call all clients.
-    plan = plans.map_calls(
-      plan, lambda call: dropouts.restrict(call, is_available)
-    )
   calls = plans.Calls(plan, server_state)
   for planned in calls:
     _check_planned(algorithm, planned, population)
+    if is_available is not None:
+      # Some plans call all clients.
+      planned = dropouts.restrict(planned, is_available)
     phase = algorithm.phases[planned.phase]
     rate = dropout_rate if phase.has_dropout else 0.0
     call = dropouts.drop(planned, source.population, round_num, seed, rate)

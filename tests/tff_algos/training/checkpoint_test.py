@@ -503,5 +503,8 @@ def test_first_checkpoint_that_does_not_fit(tmp_path):
   ):
     run.save()
   assert saved_run.files(tmp_path / 'checkpoints') == ['clients.json']
+  # Of another dataset, which the workdir had then.
+  (tmp_path / 'checkpoints/clients.json').write_text('["ann"]')
   run.save()
+  assert 'ann' not in (tmp_path / 'checkpoints/clients.json').read_text()
   assert saved_run.check_latest(tmp_path / 'checkpoints') == 1

@@ -8,9 +8,11 @@ import pytest
 
 from tests.testing import contract, toys
 from tff_algos.algorithms import registry
+from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors, seeds
 from tff_algos.data import schema
 from tff_algos.runtimes import client_sources, debug_runtime
+from tff_algos.runtimes import registry as runtimes
 from tff_algos.stages.client import local_training
 from tff_algos.training import client_state_store, loop, simulation
 
@@ -46,6 +48,35 @@ def test_rounds_are_those_of_a_training():
     simulation.ClientStates(run.client_states).load(everyone),
     store.load(everyone),
   )
+
+
+@pytest.mark.parametrize('name', ['debug', 'vectorized', 'tff'])
+def test_a_runtime_of_another_algorithm_is_refused(name):
+  """Its graphs, kept by names of phases, would train that one."""
+  algorithm = registry.build_algorithm(
+    registry.parse_config({'name': 'fed_avg', 'local_training': _TRAINING}),
+    toys.logistic(),
+  )
+  config = runtimes.RuntimeConfig(name=name)
+  with runtimes.build_runtime(config, algorithm, len(contract.SIZES)) as other:
+    run = _simulate('fed_avg', cohort_size=2)
+    mixed = simulation.Simulation(run.algorithm, _SOURCE, other, 3)
+    with pytest.raises(errors.ConfigError, match='not that of the algorithm'):
+      mixed.run_round()
+
+
+def test_a_client_that_is_not_there_is_named_also_beside_the_available():
+  run = _simulate('fed_avg', cohort_size=2)
+
+  def plan_round(*_):
+    yield algorithm_lib.PhaseCall(
+      'train', np.array([99]), (), algorithm_lib.Cost(0, 0)
+    )
+
+  wrong = dataclasses.replace(run.algorithm, plan_round=plan_round)
+  run = simulation.Simulation(wrong, _SOURCE, run.runtime, 3)
+  with pytest.raises(errors.StageTypeError, match='client_index 99'):
+    run.run_round(['c002'])
 
 
 def test_cohorts_are_sampled_from_the_available_clients():

@@ -9,8 +9,7 @@ channel and 62 classes, as CMFL (Che et al., arXiv 2108.00365) trains it on
 FEMNIST.
 
 The original applies dropout to half of the inputs of each dense layer but the
-last. Ours has no dropout, as CMFL's paper does not mention it, and a model here
-is a function of weights and examples alone.
+last. Ours has no dropout, as CMFL's paper does not mention it.
 """
 
 import dataclasses
@@ -138,7 +137,8 @@ def _convolve(inputs, kernel, layer):
 def _output_side(side: int) -> int:
   """Returns the length of a side after all layers."""
   for layer in _CONVOLUTIONS:
-    side = (side + 2 * layer.border - layer.side) // layer.strides + 1
+    padded = side + 2 * layer.border
+    side = convolutions.output_side(padded, layer.side, 'VALID', layer.strides)
     if layer.is_pooled:
-      side = (side - 3) // 2 + 1
+      side = convolutions.output_side(side, 3, 'VALID', 2)
   return side

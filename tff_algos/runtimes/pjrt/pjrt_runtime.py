@@ -281,8 +281,9 @@ class PjrtRuntime:
 
     Raises:
       ConfigError: If XLA does not know an operation, of this phase or, before
-        the first round, of any other.
+        the first round, of any other; or if it is another algorithm's.
     """
+    phase_types.check_own(self._algorithm, phase)
     if phase.name in self._algorithm.phases and not self._is_checked:
       for name, other in self._algorithm.phases.items():
         if name == algorithm_lib.phase_purpose(name):

@@ -116,6 +116,7 @@ class TffRuntime:
     self, phase: algorithm_lib.Phase
   ) -> federated.FederatedPhase:
     """Returns the TFF computations of a phase, traced once."""
+    phase_types.check_own(self._algorithm, phase)
     if phase.name not in self._computations:
       types = phase_types.types_of(self._algorithm, phase, self._num_clients)
       self._computations[phase.name] = federated.build_federated_phase(

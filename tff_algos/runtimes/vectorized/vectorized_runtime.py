@@ -344,6 +344,7 @@ class VectorizedRuntime:
       futures.wait(running)
 
   def _graphs_of(self, phase: algorithm_lib.Phase) -> phase_graph.PhaseGraphs:
+    phase_types.check_own(self._algorithm, phase)
     if phase.name not in self._graphs:
       types = phase_types.types_of(self._algorithm, phase, self._num_clients)
       self._announce(phase, types)
