@@ -172,7 +172,8 @@ class Runtime(Protocol):
     `Cohort.load_states` returns them.
 
     Raises:
-      ConfigError: If the phase is not of the runtime's algorithm.
+      ConfigError: If the phase is another algorithm's, and the runtime keeps
+        graphs by names of phases.
     """
     ...
 

@@ -11,7 +11,7 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
-from tff_algos.rounds import aggregation, composer, phase_types
+from tff_algos.rounds import aggregation, composer
 from tff_algos.runtimes import cohort as cohort_lib
 
 
@@ -35,7 +35,6 @@ class DebugRuntime:
       ConfigError: If the algorithm needs the runtime `tff`.
     """
     del num_clients, config
-    self._algorithm = algorithm
     aggregation.refuse_processes(algorithm.phases, 'the runtime debug')
 
   def __enter__(self) -> 'DebugRuntime':
@@ -53,11 +52,9 @@ class DebugRuntime:
     """Runs one phase call, see `cohort.Runtime`.
 
     Raises:
-      ConfigError: If it is another algorithm's.
       RuntimeFailureError: If a stage fails; names round, phase, stage and
         client.
     """
-    phase_types.check_own(self._algorithm, phase)
     server_state = _to_tensors(server_state)
     with _named(cohort, 'make_message'):
       message = phase.make_message(server_state)

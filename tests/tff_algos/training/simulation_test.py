@@ -50,7 +50,7 @@ def test_rounds_are_those_of_a_training():
   )
 
 
-@pytest.mark.parametrize('name', ['debug', 'vectorized', 'tff'])
+@pytest.mark.parametrize('name', ['vectorized', 'tff'])
 def test_a_runtime_of_another_algorithm_is_refused(name):
   """Its graphs, kept by names of phases, would train that one."""
   algorithm = registry.build_algorithm(

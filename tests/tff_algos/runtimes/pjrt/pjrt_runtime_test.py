@@ -101,12 +101,11 @@ def test_what_was_compiled_after_other_traces_is_not_compiled_again(tmp_path):
   assert compiled() == first
 
 
-def _rounds(runtime, source, tmp_path):
+def _rounds(algorithm, runtime, source, tmp_path):
   """Returns totals, and the states at the end, of rounds of any cohorts.
 
   The second is run again, as after a failure.
   """
-  algorithm = running_sum.algorithm()
   store = loop.build_store(algorithm, source.population, 0, tmp_path, 'memory')
   server_state = loop.initial_server_state(algorithm, 6, 0)
   phase, totals = algorithm.phases[running_sum.PHASE], []
@@ -146,12 +145,12 @@ def test_states_stay_on_the_device_between_any_cohorts(
     lambda self, name: fetched.append(name) or fetch(self, name),
   )
   with pjrt_runtime.PjrtRuntime(algorithm, 6, config, devices) as runtime:
-    totals, store = _rounds(runtime, source, tmp_path)
+    totals, store = _rounds(algorithm, runtime, source, tmp_path)
     assert not fetched
   # What was there when the worker ended: the last round's, and no more.
   assert len(fetched) == 3
   debug = debug_runtime.DebugRuntime(algorithm, 6)
-  expected, other = _rounds(debug, source, tmp_path)
+  expected, other = _rounds(algorithm, debug, source, tmp_path)
   assert totals == expected
   everyone = np.arange(6)
   tf.nest.map_structure(
@@ -250,12 +249,11 @@ def test_blocks_fill_a_quarter_of_an_accelerator(
     platform=platform, device_bytes=memory, memory_bytes=memory
   )
   connection.finish.side_effect = KeyboardInterrupt
-  runtime = pjrt_runtime.PjrtRuntime(
-    running_sum.algorithm(), 2, connection=connection
-  )
+  algorithm = running_sum.algorithm()
+  runtime = pjrt_runtime.PjrtRuntime(algorithm, 2, connection=connection)
   source = running_sum.source([1.0] * 6, [2.0])
   with pytest.raises(KeyboardInterrupt), runtime:
-    toys.run_rounds(running_sum.algorithm(), runtime, source, 1)
+    toys.run_rounds(algorithm, runtime, source, 1)
   assert sizes == [expected]
 
 
