@@ -504,7 +504,10 @@ def _judged(
   return [
     (
       claim,
-      [_judged_pair(experiment, result, stale, claim, p) for p in claim.pairs],
+      [
+        _judged_pair(experiment, result, stale, claim, pair)
+        for pair in claim.pairs
+      ],
     )
     for claim in experiment.claims
   ]
