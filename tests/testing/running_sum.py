@@ -56,7 +56,7 @@ def client_work(message, client_input, client_state, data, seed):
   return algorithm_lib.ClientOutput(
     {**result, 'weight': tf.reduce_sum(data.mask)},
     ClientState(client_state.num_turns + 1, tf.stack([said, client_input])),
-    OrderedDict(x=statistics.masked_mean(data.x[:, 0], data.mask)),
+    OrderedDict(x=statistics.weighted_mean(data.x[:, 0], data.mask)),
   )
 
 

@@ -30,7 +30,7 @@ def work(message, client_input, client_state, data, seed):
       moved=moved, weight=client_input, twice=2 * client_input, tag=moved
     ),
     client_state + client_input,
-    OrderedDict(size=statistics.masked_mean(data.y, data.mask)),
+    OrderedDict(size=statistics.weighted_mean(data.y, data.mask)),
   )
 
 

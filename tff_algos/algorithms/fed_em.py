@@ -210,7 +210,7 @@ def _example_losses(model, cluster_models, data):
 
 def _mean_over_labels(model, losses, data):
   """Returns the statistic of examples' losses that are summed over labels."""
-  total, _ = statistics.masked_mean(losses, data.mask)
+  total, _ = statistics.weighted_mean(losses, data.mask)
   weights = model.loss_weights(data.y, data.mask)
   return statistics.MeanStat(total, tf.reduce_sum(weights))
 

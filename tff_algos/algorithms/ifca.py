@@ -254,4 +254,4 @@ def _gradient(objective, start, data, seed, config):
   gradient, losses = gradients.full_batch_gradient(
     objective, start, data, seed, 0
   )
-  return gradient, statistics.masked_mean(losses, data.mask)
+  return gradient, statistics.weighted_mean(losses, data.mask)

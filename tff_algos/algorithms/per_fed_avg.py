@@ -267,14 +267,13 @@ def _meta_learn(objective, config, weights, data, seed):
     return (
       i + 1,
       weights,
-      trees.add(loss, statistics.masked_mean(losses, outer[0].mask)),
+      trees.add(loss, statistics.weighted_mean(losses, outer[0].mask)),
     )
 
-  nothing = statistics.MeanStat(tf.constant(0.0), tf.constant(0.0))
   _, weights, loss = tf.while_loop(
     lambda i, *_: i < num_steps,
     step,
-    (tf.constant(0), weights, nothing),
+    (tf.constant(0), weights, statistics.empty_mean()),
     parallel_iterations=1,
   )
   return weights, loss

@@ -20,20 +20,9 @@ class MeanStat(NamedTuple):
   weight: tf.Tensor
 
 
-def masked_mean(values: tf.Tensor, mask: tf.Tensor) -> MeanStat:
-  """Returns the statistic of the values whose mask is 1.
-
-  Args:
-    values: `[..., n]` float32; a masked value may be NaN.
-    mask: `[n]` float32 of zeros and ones.
-
-  Returns:
-    A MeanStat of shape `[...]`.
-  """
-  kept = tf.where(mask > 0, values, 0.0)
-  if len(values.shape) > 1:
-    mask = tf.broadcast_to(mask, tf.shape(values))
-  return MeanStat(tf.reduce_sum(kept, axis=-1), tf.reduce_sum(mask, axis=-1))
+def empty_mean() -> MeanStat:
+  """Returns the statistic of no values, of shape `[]`."""
+  return MeanStat(tf.constant(0.0), tf.constant(0.0))
 
 
 def weighted_mean(values: tf.Tensor, weights: tf.Tensor) -> MeanStat:
@@ -41,7 +30,7 @@ def weighted_mean(values: tf.Tensor, weights: tf.Tensor) -> MeanStat:
 
   Args:
     values: `[..., n]` float32; one of weight 0 may be NaN.
-    weights: `[n]` float32, >= 0.
+    weights: `[n]` float32, >= 0, such as a mask.
 
   Returns:
     A MeanStat of shape `[...]`.

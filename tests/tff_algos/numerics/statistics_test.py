@@ -10,8 +10,8 @@ _VALUES = np.array([1.0, 5, -3, np.nan], np.float32)
 _MASK = np.array([1, 0, 1, 0], np.float32)
 
 
-def test_masked_mean_counts_real_values_only_even_beside_nan():
-  stat = statistics.masked_mean(tf.constant(_VALUES), tf.constant(_MASK))
+def test_a_mask_counts_real_values_only_even_beside_nan():
+  stat = statistics.weighted_mean(tf.constant(_VALUES), tf.constant(_MASK))
   assert float(stat.total) == -2
   assert float(stat.weight) == 2
   assert float(statistics.value_of(stat)) == -1
@@ -19,7 +19,7 @@ def test_masked_mean_counts_real_values_only_even_beside_nan():
 
 def test_leading_axes_are_kept_with_one_weight_each():
   values = tf.constant([[1.0, 2, 3], [4, 5, 6]])
-  stat = statistics.masked_mean(values, tf.constant([0.0, 1, 1]))
+  stat = statistics.weighted_mean(values, tf.constant([0.0, 1, 1]))
   np.testing.assert_array_equal(stat.total, [5, 11])
   np.testing.assert_array_equal(stat.weight, [2, 2])
   np.testing.assert_array_equal(statistics.value_of(stat), [2.5, 5.5])
@@ -29,10 +29,10 @@ def test_statistics_of_parts_add_up_to_that_of_the_whole():
   generator = np.random.default_rng(0)
   values = generator.normal(size=20).astype(np.float32)
   mask = generator.integers(0, 2, 20).astype(np.float32)
-  whole = statistics.masked_mean(tf.constant(values), tf.constant(mask))
-  parts = statistics.MeanStat(tf.constant(0.0), tf.constant(0.0))
+  whole = statistics.weighted_mean(tf.constant(values), tf.constant(mask))
+  parts = statistics.empty_mean()
   for rows in np.split(np.arange(20), [3, 4, 11]):
-    part = statistics.masked_mean(
+    part = statistics.weighted_mean(
       tf.constant(values[rows]), tf.constant(mask[rows])
     )
     parts = trees.add(parts, part)
@@ -45,7 +45,7 @@ def test_statistics_of_parts_add_up_to_that_of_the_whole():
 
 @pytest.mark.parametrize('size', [0, 3])
 def test_a_mean_of_nothing_is_nan_and_never_divides_by_zero(size):
-  stat = statistics.masked_mean(tf.ones([size]), tf.zeros([size]))
+  stat = statistics.weighted_mean(tf.ones([size]), tf.zeros([size]))
   assert float(stat.total) == float(stat.weight) == 0
   with np.errstate(all='raise'):
     assert np.isnan(statistics.value_of(stat))

@@ -43,7 +43,7 @@ def build_estimation(
     return algorithm_lib.ClientOutput(
       {'importance_weights': importance},
       client_state,
-      OrderedDict(assigned_loss=statistics.masked_mean(lowest, data.mask)),
+      OrderedDict(assigned_loss=statistics.weighted_mean(lowest, data.mask)),
     )
 
   def store(server_state, aggregates):

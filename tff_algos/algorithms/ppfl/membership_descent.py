@@ -272,11 +272,10 @@ def descend(
       stepped = tf.where(is_real, stepped, membership)
     return i + 1, stepped, trees.add(total, met)
 
-  nothing = statistics.MeanStat(tf.constant(0.0), tf.constant(0.0))
   _, membership, total = tf.while_loop(
     lambda i, *_: i < num_steps,
     step,
-    (tf.constant(0), membership, nothing),
+    (tf.constant(0), membership, statistics.empty_mean()),
     parallel_iterations=1,
   )
   return membership, total

@@ -71,7 +71,7 @@ def solve(
   )
   step = _least_step(matrix, -trees.flatten(slope))
   solution = trees.add(weights, trees.unflatten(step, weights))
-  return solution, statistics.masked_mean(losses, data.mask)
+  return solution, statistics.weighted_mean(losses, data.mask)
 
 
 def _least_step(matrix: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:

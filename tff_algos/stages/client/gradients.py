@@ -29,6 +29,7 @@ def gradient(
   objective: objectives.Objective,
   weights: Structure,
   data: algorithm.ClientData,
+  scale: tf.Tensor | None = None,
 ) -> tuple[Structure, tf.Tensor]:
   """Returns the gradient, like the weights, and each example's loss `[n]`.
 
@@ -36,11 +37,14 @@ def gradient(
     objective: Objective to differentiate.
     weights: Weights at which to differentiate.
     data: The examples; without a real one the gradient is 0.
+    scale: Factor of the gradient, float32 `[]`; None for 1. It multiplies the
+      objective's derivative by itself, one number, where scaling the result
+      would pass over all of it.
   """
   with tf.GradientTape() as tape:
     tape.watch(weights)
     value, losses = objective(weights, data)
-  return _of(tape, value, weights), losses
+  return _of(tape, value, weights, scale), losses
 
 
 def hessian_product(
@@ -148,14 +152,13 @@ def descend(
     return (
       i + 1,
       trees.subtract(weights, trees.scale(slope, learning_rate)),
-      trees.add(loss, statistics.masked_mean(losses, data.mask)),
+      trees.add(loss, statistics.weighted_mean(losses, data.mask)),
     )
 
-  nothing = statistics.MeanStat(tf.constant(0.0), tf.constant(0.0))
   _, weights, loss = tf.while_loop(
     lambda i, *_: i < num_steps,
     step,
-    (tf.constant(0), weights, nothing),
+    (tf.constant(0), weights, statistics.empty_mean()),
     parallel_iterations=1,
   )
   return weights, loss

@@ -222,31 +222,24 @@ def _descend(objective, weights, data, seed, config, decay):
   @gradients.as_one
   def step_on(batch, draws, weights, slots):
     is_real = tf.reduce_max(batch.mask)
-    with tf.GradientTape() as tape:
-      tape.watch(weights)
-      with unit_dropout.in_step(config.unit_dropout_rate, draws):
-        value, losses = objective(weights, batch)
-    gradient = tape.gradient(  # pyright: ignore[reportCallIssue]
-      value,
-      weights,
-      # Scales one number instead of a gradient as large as the model.
-      output_gradients=optimizer.gradient_scale(is_real),  # pyright: ignore[reportArgumentType]
-      unconnected_gradients=tf.UnconnectedGradients.ZERO,
-    )
+    with unit_dropout.in_step(config.unit_dropout_rate, draws):
+      gradient, losses = gradients.gradient(
+        objective, weights, batch, optimizer.gradient_scale(is_real)
+      )
     weights, slots = optimizer.step(weights, gradient, slots, is_real, decay)
     return weights, slots, losses
 
   def step(i, weights, slots, loss):
     batch, draws = _read(data, drawn, i, seed, config)
     weights, slots, losses = step_on(batch, draws, weights, slots)
-    batch_loss = statistics.masked_mean(losses, batch.mask)
+    batch_loss = statistics.weighted_mean(losses, batch.mask)
     return i + 1, weights, slots, trees.add(loss, batch_loss)
 
   start = (
     tf.constant(0),
     weights,
     optimizer.initialize(weights),
-    statistics.MeanStat(tf.constant(0.0), tf.constant(0.0)),
+    statistics.empty_mean(),
   )
   _, weights, _, loss = tf.while_loop(
     lambda i, *_: i < num_steps, step, start, parallel_iterations=1

@@ -243,7 +243,12 @@ def descend(
   _, end, offset, loss = tf.while_loop(
     lambda i, *_: i < config.num_local_steps,
     step,
-    (tf.constant(0), weights, trees.subtract(start, weights), _no_loss()),
+    (
+      tf.constant(0),
+      weights,
+      trees.subtract(start, weights),
+      statistics.empty_mean(),
+    ),
     parallel_iterations=1,
   )
   last = drawn.read(data, config.num_local_steps - 1, seed)
@@ -258,17 +263,8 @@ def _build_gradient(objective):
 
   @gradients.as_one
   def gradient_on(batch, draws, point, rate):
-    with tf.GradientTape() as tape:
-      tape.watch(point)
-      with unit_dropout.in_step(0.0, draws):
-        value, losses = objective(point, batch)
-    gradient = tape.gradient(
-      value,
-      point,
-      output_gradients=rate,
-      unconnected_gradients=tf.UnconnectedGradients.ZERO,
-    )
-    return gradient, losses
+    with unit_dropout.in_step(0.0, draws):
+      return gradients.gradient(objective, point, batch, rate)
 
   return gradient_on
 
@@ -292,13 +288,13 @@ def _build_solver(gradient_on, config):
         change = trees.squared_norm(trees.subtract(stepped, offset))
         is_solved = change <= rate**2 * config.proximal_tolerance
         stepped = trees.select(is_solved, offset, stepped)
-      batch_loss = statistics.masked_mean(losses, batch.mask)
+      batch_loss = statistics.weighted_mean(losses, batch.mask)
       return i + 1, stepped, trees.add(loss, batch_loss)
 
     _, offset, loss = tf.while_loop(
       lambda i, *_: i < config.num_proximal_steps,
       step,
-      (tf.constant(0), offset, _no_loss()),
+      (tf.constant(0), offset, statistics.empty_mean()),
       parallel_iterations=1,
     )
     return offset, loss
@@ -320,7 +316,3 @@ def _upload_memory(gradient_on, start, end, batch, draws, config):
   kept = 1 - config.client_learning_rate * curvature * pull / (curvature + pull)
   memory = tf.minimum(tf.abs(kept) ** config.num_local_steps, 1.0)
   return statistics.MeanStat(memory * has_examples, has_examples)
-
-
-def _no_loss():
-  return statistics.MeanStat(tf.constant(0.0), tf.constant(0.0))

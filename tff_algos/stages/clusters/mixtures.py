@@ -63,7 +63,7 @@ def mean_responsibilities(
     mask: `[capacity]`.
     otherwise: Membership of a client without examples, `[num_components]`.
   """
-  mean = statistics.masked_mean(responsibilities, mask)
+  mean = statistics.weighted_mean(responsibilities, mask)
   return tf.where(mean.weight > 0, mean.total / mean.weight, otherwise)
 
 
