@@ -1,9 +1,9 @@
 """Shared config of FedSoft's CIFAR-10 (paper, section "Experiments").
 
 `configs/{fed_soft,ifca,fed_em}/cifar10.py` extend it. At the paper's size: 20
-clients that share the 50,000 training images (2,500 each; the paper names no number,
-and its authors' code draws 3,000 to 3,500 a client, with replacement), upright and
-rotated by 90 degrees counter-clockwise, six convolutions, 200 rounds.
+clients of 3,000 to 3,500 of the 50,000 training images (the paper names no
+number; its authors' code draws as many, with replacement), upright or rotated
+by 90 degrees counter-clockwise, six convolutions, 200 rounds.
 
 The small variants have clients of 100 to 200 images, the smaller network
 `letters_cnn` and 16 rounds.
@@ -50,9 +50,10 @@ def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
     optimizer={'name': 'adam', 'learning_rate': 5e-4},
     augmentation='crop_and_flip',
   )
+  config.dataset.sizes.update(law='uniform', minimum=3000, maximum=3500)
   config.training.update(num_rounds=200, evaluation_interval=10)
   if not is_paper:
-    config.dataset.sizes.update(law='uniform', minimum=100, maximum=200)
+    config.dataset.sizes.update(minimum=100, maximum=200)
     config.dataset.splits.update(validation_ratio=0.2, test_ratio=0.2)
     config.training.update(num_rounds=16, evaluation_interval=4)
   if is_smoke:
