@@ -5,8 +5,8 @@ clients of 3,000 to 3,500 of the 50,000 training images (the paper names no
 number; its authors' code draws as many, with replacement), upright or rotated
 by 90 degrees counter-clockwise, six convolutions, 200 rounds.
 
-The small variants have clients of 100 to 200 images, the smaller network
-`letters_cnn` and 16 rounds.
+The small variants have clients of 100 to 200 training images, the smaller
+network `letters_cnn` and 16 rounds.
 
 The paper names no cohort size of IFCA and FedEM: here as many clients as train in a
 round of FedSoft, 19 of 20.

@@ -3,7 +3,7 @@
 `configs/{fed_soft,ifca,fed_em}/letters.py` extend it. At the paper's size:
 EMNIST by class, lower and upper case as two source distributions of 26 shared
 labels (`four`: each also rotated by 90 degrees counter-clockwise), 100 clients
-of 100 to 200 images, the paper's network, 200 rounds.
+of 100 to 200 training images, the paper's network, 200 rounds.
 
 The small variants use EMNIST letters, which merges both cases, so the
 distributions are upright and rotated letters (`small_four`: all four quarter
@@ -13,7 +13,7 @@ two groups of each letter of `docs/reproduction/pseudo_cases.py` in their place.
 The paper names no cohort size of IFCA and FedEM: here 84 of 100 (16 of 20), which is
 N (1 - (1 - K/N)^S) with S = 2 clusters, the paper's number of clients that train in a
 round of FedSoft; with the unequal selection probabilities of 10:90 there are more,
-about 95 (17.5).
+about 95 (19).
 """
 
 import ml_collections

@@ -4,7 +4,7 @@
 `tff_algos.from_arrays` and its like write. Each client's examples are split about
 70 : 10 : 20 (by time only with `splits.split_by='client_time'`); clients with less than
 5 are left out. 20 rounds with cohorts of half of the clients, at most 20, which FedSoft
-divides among its clusters.
+divides among its clusters; `configs/own/*.py` know no number of clients and take 5.
 """
 
 import math

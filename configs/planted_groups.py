@@ -7,7 +7,8 @@ data of Di, Yang, Ye and Chang (arXiv 2310.14337):
              are shared evenly in each group; a perceptron of 128 units, 101,770
              parameters
   cifar10    80 clients: 27 with cars and trucks, 27 with planes and ships, 26 with
-             animals; MobileNet-v2, 2,236,682 parameters
+             animals, as in the authors' release (the paper's text has 26, 26 and 27,
+             which make 79); MobileNet-v2, 2,236,682 parameters
   synthetic  300 clients that mix three logistic models; logistic regression, 151
              parameters; each client has 5,000 additional test examples
   synthetic_80_20  the same with a fifth of each client's examples as its test

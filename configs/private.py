@@ -1,10 +1,10 @@
 """Shared config of user-level differential privacy on MNIST.
 
-`configs/*/private.py` extend it. 1,000 clients of 40 to 60 images that mix upright
-digits and digits rotated by 90 degrees 10:90 or 90:10; logistic regression, 7,850
-parameters; 40 rounds, in each of which a client takes part with probability 0.1. The
-noise is solved for `config.privacy.target_epsilon`, which is 4 with a delta of 1e-5,
-below 1 / clients; the clipping norm follows the median. Accuracies by epsilon:
+`configs/*/private.py` extend it. 1,000 clients of 40 to 60 training images that mix
+upright digits and digits rotated by 90 degrees 10:90 or 90:10; logistic regression,
+7,850 parameters; 40 rounds, in each of which a client takes part with probability 0.1.
+The noise is solved for `config.privacy.target_epsilon`, which is 4 with a delta of
+1e-5, below 1 / clients; the clipping norm follows the median. Accuracies by epsilon:
 docs/privacy.md.
 
 The images are those of the original files in a folder, data/mnist:

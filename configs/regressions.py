@@ -21,7 +21,7 @@ def set_data(config: ml_collections.ConfigDict, **source_options) -> None:
 
 
 def set_small(config: ml_collections.ConfigDict, *, is_smoke: bool) -> None:
-  """Sets 40 clients of 50 to 200 examples of two regressions; 8 if `is_smoke`."""
+  """Sets 40 clients, 50 to 200 training examples each; 8 if `is_smoke`."""
   set_data(
     config,
     num_sources=2,

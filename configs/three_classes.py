@@ -21,8 +21,9 @@ Not specified in the paper:
 
 * The partition: the recipe, its constants and the seed 1 are those of
   docs/partitions.md ("The papers' partitions"). A sweep with --fixed_dataset keeps
-  that partition. The training images of MNIST and Fashion-MNIST are divided among
-  clients; their official test sets are held out. Of CIFAR-10 all 60,000 are divided.
+  that partition. Clients get training images of MNIST and Fashion-MNIST, whose
+  official test sets are held out; of CIFAR-10 images of both. Some 50,000 in each
+  case, as the recipe's shares of a class do not use all of it.
 * Batch size and solver: those of pFedMe's public code, except for the solver's
   learning rate on MNIST and Fashion-MNIST, where its 0.1 and 0.09 overshoot with
   lambda = 15. Of 0.02, 0.05 and 0.1, 0.02 is the best by validation examples after

@@ -8,9 +8,10 @@ tenth of FEMNIST's number of writers, divide each of the 26 classes by a Dirichl
 of concentration 0.3. The other variants are those of configs/committees.py: 35 clients
 are active, a committee of 14 and 21 training clients, of which 14 are averaged.
 
-The variant `writers` is `similar` on LEAF's FEMNIST (3,550 writers, 62 classes,
-Table II of the paper); it was not run, as LEAF's JSON files were not available. Its
-network is a small convolutional network for 28 x 28 images.
+The variant `writers` is `similar` on LEAF's FEMNIST (3,550 writers, Table II of the
+paper; 62 classes, where its text has 64 categories); it was not run, as LEAF's JSON
+files were not available. Its network is a small convolutional network for 28 x 28
+images.
 
 The variant `alexnet` is `writers` with the paper's network and learning rate: AlexNet
 on images resized to 224 x 224, 57,242,366 parameters, no dropout. It was not run
@@ -60,7 +61,9 @@ def _writers(variant):
   )
   config.dataset.source.options.folder = 'data/femnist'
   config.dataset.partition.num_clients = 3550
-  config.dataset.splits.update(split_by='client', test_ratio=1 / 9)
+  config.dataset.splits.update(
+    split_by='client', test_ratio=1 / 9, held_out_fraction=0.0
+  )
   config.dataset.num_shards = 4
   if is_alexnet:
     config.algorithm.local_training.optimizer.learning_rate = 0.001

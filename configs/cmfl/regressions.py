@@ -7,8 +7,8 @@ r"""CMFL on linear regressions that meet the assumptions of its theory.
     --workdir=runs/cmfl_regressions
 
 The second command repeats the rounds and compares them with the bound of Theorem 1
-(Che et al., TPDS 2022). 40 clients hold 50 to 200 examples of two regressions in 5
-dimensions, each mostly of one of the two; a weight decay makes every client's
+(Che et al., TPDS 2022). 40 clients hold 50 to 200 training examples of two regressions
+in 5 dimensions, each mostly of one of the two; a weight decay makes every client's
 objective strongly convex. One full-batch step per round is tau = 1 without noise.
 
 The variants are those of configs/committees.py with 20 of 40 clients active: a

@@ -5,7 +5,7 @@ r"""Ditto on PPFL's clients in planted groups.
 
 Clients, networks and deviations from the paper: configs/planted_groups.py. The paper
 (arXiv 2310.14337) has no results of Ditto on these clients; the weight of the proximal
-term is that of its EMNIST. Results: docs/reproduction/ppfl.md.
+term is that of the authors' release on EMNIST. Results: docs/reproduction/ppfl.md.
 
 The variant `smoke` needs no data: 12 clients share the scikit-learn digits for 2
 rounds.

@@ -3,7 +3,8 @@ r"""Per-FedAvg on real handwritten digits, upright and rotated.
   python -m binaries.run --config=configs/per_fed_avg/digits.py \
     --workdir=runs/per_fed_avg_digits
 
-The same 24 clients as configs/fed_avg/digits.py, and about as many local steps.
+The same 24 clients as configs/fed_avg/digits.py, and 40 local steps, in place of 65 on
+average.
 Accuracy after 30 rounds, mean and standard deviation over the seeds 0 to 4 of
 training (`--config.seed`): 90.1 % +- 1.0 on the clients' test examples with the
 model adapted by one step on their training examples, 90.6 % +- 1.0 with the

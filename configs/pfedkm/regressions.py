@@ -5,12 +5,12 @@ r"""pFedKM on linear regressions that meet the assumptions of its theory.
   python -m binaries.bounds --config=configs/pfedkm/regressions.py \
     --workdir=runs/pfedkm_regressions
 
-The second command compares the rounds with the bound of Theorem 1 (Tang, Guo and
-Guo 2021). 40 clients hold 50 to 200 examples of two regressions in 5 dimensions,
+The second command compares the rounds with the bound of Theorem 1 (Tang, Guo and Guo
+2021). 40 clients hold 50 to 200 training examples of two regressions in 5 dimensions,
 each nearly one of the two; full batches and accurately solved problems keep delta
 small, and one local step of 0.01 is 0.42 of the largest that the theorem allows. One
-run with seed 0: after 100 rounds the mean squared gradient is 21.8, the bound 7.7e4:
-an illustration, as such a bound could not fail.
+run with seed 0: after 100 rounds the mean squared gradient is 21.8, the bound 7.7e4: an
+illustration, as such a bound could not fail.
 
 Variants: `proven`, and `smoke` (8 clients, 3 rounds).
 """

@@ -3,11 +3,12 @@ r"""pFedKM on its synthetic data: 60 clients in three groups, softmax labels.
   python -m binaries.run --config=configs/pfedkm/synthetic.py:logistic \
     --workdir=runs/pfedkm_synthetic
 
-N = 60, T = 100, R = 10, lambda = 15, beta = 1, eta = 0.005, K = 3, as in the
-paper (Tang, Guo and Guo 2021, Table 2); batches of 20, five solver steps of
-0.01 and a weight decay of 0.001 for the regression, which are those of the public
-code of pFedMe, since the paper does not give them. Table 2 reports 81.88 % +- 0.01
-for the regression and 78.51 % +- 0.02 for the network (one hidden layer of 128).
+N = 60 (section 5.1.1; Table 2's caption has 40), T = 100, R = 10, lambda = 15, beta =
+1, eta = 0.005, K = 3, as in the paper (Tang, Guo and Guo 2021, Table 2); batches of 20,
+five solver steps of 0.01 and a weight decay of 0.001 for the regression, which are
+those of the public code of pFedMe, since the paper does not give them. Table 2 reports
+81.88 % +- 0.01 for the regression and 78.51 % +- 0.02 for the network (one hidden layer
+of 128).
 
 The groups differ only in the means of their features; every client's labels follow
 its own model, so a clustering of models need not recover the groups. Compare every

@@ -16,8 +16,8 @@ example `mnist_falling_released`; without a method it is PPFL1:
   random_block   Algorithm 1
 
 In the gradient of a membership a client's loss has the factor 1 relative to the
-penalty, not p_i, with which memberships would move 100 times slower than in the paper's
-figures. In the paper
+penalty, not p_i, with which memberships would move as many times slower as there are clients
+than in the paper's figures. In the paper
 (arXiv 2310.14337, Table 1) PPFL1 and PPFL2 have 99.01 % and 99.00 % +- 0.03 on `mnist`,
 85.33 % +- 0.29 and 85.29 % +- 0.16 on `cifar10`, 75.91 % +- 0.59 on `synthetic`.
 Results: docs/reproduction/ppfl.md.
