@@ -52,7 +52,8 @@ class AttackConfig:
       the run's seed, in [0, 1).
     client_ids: Ids of the attackers, in place of a random share.
     space: Falsified quantity: the `'update'`, a client's model minus its
-      starting point, or the whole `'model'`.
+      starting point, or the whole `'model'`; the same where clients upload
+      updates.
     minimum_scale: For `'scaling'`, in [0, 1).
     noise_deviation: For `'gaussian_noise'`, > 0.
     num_deviations: For `'alie'`: standard deviations from the mean, >= 0; 0 for

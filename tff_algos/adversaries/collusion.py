@@ -1,7 +1,7 @@
 """Colluding attacks, which use the cohort's honest updates; see `attacks`.
 
 All attackers of a phase call send the same false update, each added to its own
-starting point.
+starting point, or in space `'model'` the same false model.
 """
 
 from collections import OrderedDict

@@ -59,6 +59,9 @@ from tff_algos.stages.client import gradients, objectives
 from tff_algos.stages.server import global_model
 from tff_algos.stages.server import robust_aggregation as robust
 
+# The longest run of equal coins that 32 random bits give has 22.9 / p of them.
+_LEAST_PROB = 1e-6
+
 
 @dataclasses.dataclass(frozen=True)
 class L2gdConfig:
@@ -67,8 +70,8 @@ class L2gdConfig:
   Attributes:
     proximal_weight: lambda, >= 0: 0 trains every client alone, a large value
       makes all models equal.
-    aggregation_prob: p, between 0 and 1, both excluded. A round has 1 / p local
-      steps on average.
+    aggregation_prob: p, from 1e-6 to 1 - 1e-6. A round has 1 / p local steps on
+      average.
     client_learning_rate: alpha / n, > 0. A local step has the learning rate
       client_learning_rate / (1 - aggregation_prob); an aggregation step covers
       the share client_learning_rate * proximal_weight / aggregation_prob of the
@@ -86,6 +89,12 @@ class L2gdConfig:
   def __post_init__(self):
     checks.check_at_least('proximal_weight', self.proximal_weight, 0)
     checks.check_proper_share('aggregation_prob', self.aggregation_prob)
+    if not _LEAST_PROB <= self.aggregation_prob <= 1 - _LEAST_PROB:
+      raise errors.ConfigError(
+        f'aggregation_prob must be from {_LEAST_PROB:g} to 1 - '
+        f'{_LEAST_PROB:g}, got {self.aggregation_prob!r}: the numbers of steps '
+        'of a round would overflow'
+      )
     checks.check_positive('client_learning_rate', self.client_learning_rate)
     checks.check_positive('loss_scale', self.loss_scale)
     if self.share_to_mean > 1:

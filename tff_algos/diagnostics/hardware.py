@@ -167,6 +167,13 @@ def check_gpu(
       'The NVIDIA driver does not work; everything runs without a GPU.',
     )
   found = re.sub(r' \(UUID: [^)]*\)', '', driver.output)
+  if tensorflow_gpus is None:
+    return result.CheckResult(
+      'gpu',
+      'warn',
+      f'{found}\nwhether TensorFlow sees them is unknown: it did not start',
+      'See the check of tensorflow.',
+    )
   if not tensorflow_gpus:
     return result.CheckResult(
       'gpu',

@@ -2,7 +2,7 @@
 
 A kernel `[height, width, inputs, outputs]` is sum_q atoms[:, :, q] *
 coefficients[q]: every pair of channels mixes the same atoms with its own
-coefficients (Qiu et al. 2018, "DCFNet"; Chen and Qiu 2025, section 3).
+coefficients (Qiu et al. 2018, "DCFNet"; Chen and Qiu 2025, section 4).
 
 Any invertible matrix R turns (coefficients R, R^-1 atoms) into factors of the
 same kernel. So distances, variances and means of *factors* are meaningful only

@@ -4,9 +4,10 @@ import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import checks
+from tff_algos.core import checks, errors
 from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 
@@ -65,6 +66,17 @@ class OptimizerConfig:
       checks.check_below_one(name, getattr(self, name))
     checks.check_positive('epsilon', self.epsilon)
     checks.check_at_least('clip_norm', self.clip_norm, 0)
+    for name, is_kept in (
+      ('beta_1', np.float32(self.beta_1) < 1),
+      ('beta_2', np.float32(self.beta_2) < 1),
+      ('epsilon', np.float32(self.epsilon) > 0),
+    ):
+      if not is_kept:
+        value = getattr(self, name)
+        raise errors.ConfigError(
+          f'{name} is {value!r}, which is {np.float32(value)} in float32: Adam '
+          f'would divide by 0; the default is {getattr(type(self), name)!r}'
+        )
 
 
 def build_optimizer(config: OptimizerConfig) -> Optimizer:
@@ -84,7 +96,7 @@ def clipped(optimizer: Optimizer, norm: float) -> Optimizer:
   Only the gradient passed to `step` is clipped: not that of weight decay, nor,
   in `stages.client.local_training`, that of a proximal term (Pascanu, Mikolov
   and Bengio 2013, Algorithm 1). A finite gradient whose squared norm overflows
-  float32, from a norm of 1.8e19 on, is taken for 0.
+  float32, from a norm of 1.8e19 on after `gradient_scale`, is taken for 0.
 
   Args:
     optimizer: Takes the step.

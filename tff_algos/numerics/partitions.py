@@ -1,7 +1,7 @@
 """Partition matrices of clusterings, and transition matrices between them.
 
 The matrices P, J and Q of Tang, Guo and Guo (2021), "Personalized Federated
-Learning with Clustered Generalization", section 3. Points that do not count
+Learning with Clustered Generalization", section 4.2. Points that do not count
 (`weights` 0) are in no cluster.
 """
 

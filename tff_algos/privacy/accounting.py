@@ -24,7 +24,7 @@ from tff_algos.core import errors
 # interval, and 0.09 with the fine one, which takes seconds where z is small.
 _INTERVAL, _FINE_INTERVAL = 1e-3, 1e-4
 _FINE_FROM_NOISE = 2.0
-_LARGEST_MULTIPLIER = 1e4
+_LARGEST_MULTIPLIER = 2.0**13
 
 
 class Participation(NamedTuple):
@@ -114,10 +114,10 @@ def solve_noise(
     delta: In (0, 1).
 
   Returns:
-    z, at most 1e-3 of it above the least.
+    z, at most 1e-3 of it above the least that is not below 0.05.
 
   Raises:
-    ConfigError: If no multiplier below 10,000 does.
+    ConfigError: If no multiplier up to 8,192 does.
   """
 
   def spent(multiplier: float) -> float:

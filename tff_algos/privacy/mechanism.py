@@ -63,8 +63,8 @@ class PrivacyConfig:
       together, is clipped, > 0; the initial one with adaptive clipping.
     adaptive_clipping: Options of a clipping norm that follows a quantile.
     count_share: Share of 1 / z^2 that goes to the clusters' counts of clients,
-      in (0, 1); unused where there is one mean, whose divisor is q times the
-      number of clients.
+      in (0, 1); unused where there is one mean, whose divisor is the
+      average number of clients in a round.
     min_count: A cluster whose noisy count is lower keeps its model, >= 1.
   """
 

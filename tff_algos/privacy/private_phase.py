@@ -142,7 +142,8 @@ def make_private(
     phase: The phase; message of a cluster mean of models: the cluster models.
     fields: Summed fields, each with a mean as its aggregator.
     config: Clipping and noise.
-    expected_clients: Sampling probability times number of clients, > 0.
+    expected_clients: Clients of a round on average, > 0: sampling probability
+      times number of clients, or that number over `rounds_per_epoch`.
   """
   clusters = {
     field

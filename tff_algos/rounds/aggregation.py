@@ -29,7 +29,7 @@ class Mean(NamedTuple):
   """A weighted mean and its total weight.
 
   Attributes:
-    value: The mean; zeros where the weight is 0.
+    value: The mean; of no meaning where the weight is 0.
     weight: Total weight, float32, >= 0; 0 if no client contributed.
   """
 

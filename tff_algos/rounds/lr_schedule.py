@@ -32,8 +32,9 @@ class LrScheduleConfig:
     factor: Decay factor in (0, 1], say 0.1.
     rates: Dotted keys of the algorithm's options, such as
       `'local_training.optimizer.learning_rate'`. `()` for all client rates:
-      every key that ends in `learning_rate`, except the server's and
-      `inner_learning_rate`.
+      every key that ends in `learning_rate`, except the server's,
+      `inner_learning_rate` and `newcomer_learning_rate`; the last cannot be
+      named either.
   """
 
   after_rounds: tuple[int, ...] = ()

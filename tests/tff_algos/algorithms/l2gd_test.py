@@ -157,6 +157,11 @@ def test_cost_is_one_model_each_way_and_two_numbers():
     ({'proximal_weight': -1.0}, 'proximal_weight must be a finite number >= 0'),
     ({'aggregation_prob': 0.0}, 'aggregation_prob must be a number > 0 and <'),
     ({'aggregation_prob': 1.0}, 'aggregation_prob must be a number > 0 and <'),
+    ({'aggregation_prob': 1e-10}, 'must be from 1e-06 to 1 - 1e-06, got 1e-10'),
+    (
+      {'aggregation_prob': 1 - 1e-9},
+      'must be from 1e-06 to 1 - 1e-06, got 0.9',
+    ),
     ({'client_learning_rate': 0.0}, 'client_learning_rate must be a finite nu'),
     ({'loss_scale': 0.0}, 'loss_scale must be a finite number > 0, got 0.0'),
     (

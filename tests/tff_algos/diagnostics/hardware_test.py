@@ -104,11 +104,14 @@ def test_gpu_that_tensorflow_sees():
   assert 'vectorized' in found.found and 'cannot' in found.found
 
 
-@pytest.mark.parametrize('gpus', [[], None])
-def test_gpu_that_tensorflow_does_not_see(gpus):
+@pytest.mark.parametrize(
+  ('gpus', 'mend'), [([], 'env-cuda'), (None, 'the check of tensorflow')]
+)
+def test_gpu_that_tensorflow_does_not_see(gpus, mend):
+  """Without its list nothing is known of CUDA's libraries."""
   found = hardware.check_gpu(_TWO_GPUS, gpus)
   assert found.status == 'warn'
-  assert 'env-cuda' in found.mend
+  assert mend in found.mend
 
 
 def test_driver_that_does_not_answer():

@@ -156,7 +156,7 @@ class ServerState(NamedTuple):
     cluster_models: c, `[num_clusters, ...]`.
     importance_weights: u, `[num_clients, num_clusters]` float32, in
       [importance_smoother, 1], not renormalised; the smoother before a
-      client's first estimation.
+      client's first estimation. With `fixed_importance` the true shares.
   """
 
   cluster_models: model_lib.Weights

@@ -9,8 +9,8 @@ It wraps another algorithm, the host, on a network with factored kernels
 Round t of Algorithm 1:
   plan, make_message, client_work
                   the host's: clients train all factors and the head together
-  aggregation     the host's mean, of each group of weights: alpha, D, head,
-                  other
+  aggregation     the host's mean, of each group of weights: alpha, D,
+                  hidden, head, other
   server_update   the host's. Kernels of the new model are mean alpha x mean D
 
 Algorithm 2 (slow_period = 1 / beta > 1): rounds 1, 1 + slow_period, ... are

@@ -4,7 +4,7 @@ A host is an algorithm whose phase uploads `local_weights` and takes their mean,
 and whose server state has `model_weights`. The host's own server update
 receives the means of all groups, joined to one model. So the kernels of the new
 model are products of a mean of coefficients and a mean of atoms: a mean of m
-clients' kernels and m^2 - m latent ones (Chen and Qiu 2025, section 3).
+clients' kernels and m^2 - m latent ones (Chen and Qiu 2025, section 5.1).
 """
 
 import math

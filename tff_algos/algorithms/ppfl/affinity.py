@@ -175,7 +175,7 @@ def discrete_laplace(seed: tf.Tensor, size: int, scale: float) -> tf.Tensor:
   it was added to (Mironov, CCS 2012), sums of integers are exact. A geometric
   draw counts the successes of a coin before its first failure, so its tail has
   no end, and neighbouring integers have one ratio of probabilities: that of
-  the coin, which is rounded up to a multiple of 2^-64.
+  the coin, exp(-1 / scale) in double precision.
 
   Args:
     seed: int32 `[2]`.

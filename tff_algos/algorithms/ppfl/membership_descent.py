@@ -14,6 +14,7 @@ once, for all steps; not for words in a single pass.
 
 import dataclasses
 
+import numpy as np
 import tensorflow as tf
 
 from tff_algos.algorithms.ppfl import mixing
@@ -74,11 +75,11 @@ class MembershipConfig:
 
   def check_mixing(self, mode: str) -> None:
     """Raises ConfigError if memberships of 0 cannot be mixed in a mode."""
-    if mode == 'probabilities' and not self.floor:
+    if mode == 'probabilities' and not np.float32(self.floor) > 0:
       raise errors.ConfigError(
         "mixing 'probabilities' takes logarithms of memberships, and "
-        f'membership.floor {self.floor:g} lets them become 0; set it to 1e-6, '
-        'say, or choose another mixing'
+        f'membership.floor {self.floor:g} lets them become 0 in float32; set '
+        'it to 1e-6, say, or choose another mixing'
       )
 
   @property

@@ -97,7 +97,7 @@ class Mixture:
   def apply(
     self, model_weights: Structure, membership: tf.Tensor, x: tf.Tensor
   ) -> tf.Tensor:
-    """Returns the personalized outputs, `[batch, num_outputs]`.
+    """Returns the personalized outputs, `[batch, *label_shape, num_outputs]`.
 
     Logits, or a regression's prediction; in mode `probabilities` the
     logarithms of mixed probabilities.
@@ -130,7 +130,7 @@ class Mixture:
     """Returns the mixture of canonical outputs, as `apply` would.
 
     Args:
-      outputs: `[num_canonical, batch, num_outputs]`.
+      outputs: `[num_canonical, batch, *label_shape, num_outputs]`.
       membership: `[num_canonical]`.
     """
     if self.mixing == 'probabilities':

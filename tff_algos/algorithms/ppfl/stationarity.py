@@ -1,9 +1,9 @@
 """Stationarity measure of PPFL's objective in model weights and memberships.
 
-Di et al., arXiv:2310.14337, Sec. 5: |grad_theta F(theta, C)|^2 + sum_i |(c_i -
-c_i+) / eta|_1^2, where c_i+ is the mirror step with the full gradient, and
-without a floor. The norm of the second part is summed over clients, as in the
-paper's proofs. It is 0 where the gradient in theta is 0 and no mirror step
+Di et al., arXiv:2310.14337, Sec. 3.2: |grad_theta F(theta, C)|^2 + sum_i
+|(c_i - c_i+) / eta|_1^2, where c_i+ is the mirror step with the full gradient,
+and without a floor. The norm of the second part is summed over clients, as in
+the paper's proofs. It is 0 where the gradient in theta is 0 and no mirror step
 changes a c_i.
 
 It measures F as printed, with p_i and the Laplacian: with another weight of the

@@ -27,7 +27,7 @@ class WeightedData(NamedTuple):
 
   @property
   def y(self) -> tf.Tensor:
-    """Returns the labels, `[capacity]`."""
+    """Returns the labels, `[capacity, *label_shape]`."""
     return self.data.y
 
   @property

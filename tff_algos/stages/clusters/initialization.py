@@ -326,6 +326,7 @@ def _warm_start_plan(model, num_clusters, num_rounds, cohort_size):
 
   def plan(population, round_num, seed):
     client_sampling.check_cohort_size('cohort_size', cohort_size, population)
+    client_sampling.check_cohort_size('num_clusters', num_clusters, population)
     generator = seeds.numpy_generator(seed, WARM_START, round_num)
     available = population.clients_with_examples
     count = cohort_size or len(available)

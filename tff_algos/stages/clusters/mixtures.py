@@ -43,8 +43,8 @@ def posterior(losses: tf.Tensor, membership: tf.Tensor) -> Posterior:
       has responsibility 0.
 
   Returns:
-    The posterior. NaN where an example has a finite loss under no component;
-    the client's result is then rejected.
+    The posterior; NaN where an example has a finite loss under no component of
+    membership > 0, and the client's result is then rejected.
   """
   # Differences first: added to a large loss, a logarithm is rounded away.
   lowest = tf.reduce_min(losses, axis=0)

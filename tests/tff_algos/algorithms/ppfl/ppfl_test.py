@@ -338,7 +338,14 @@ def test_a_population_without_examples_is_refused():
         'mixing': 'probabilities',
         'membership': membership_descent.MembershipConfig(floor=0.0),
       },
-      'membership.floor 0 lets them become 0; set it to 1e-6',
+      'membership.floor 0 lets them become 0 in float32; set it to 1e-6',
+    ),
+    (
+      {
+        'mixing': 'probabilities',
+        'membership': membership_descent.MembershipConfig(floor=1e-50),
+      },
+      'membership.floor 1e-50 lets them become 0',
     ),
     (
       {

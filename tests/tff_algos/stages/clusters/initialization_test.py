@@ -239,6 +239,14 @@ def test_warm_start_averages_all_and_then_one_group_a_cluster():
   np.testing.assert_allclose(state.cluster_models['point'], expected, rtol=1e-5)
 
 
+def test_warm_start_needs_a_client_for_each_cluster():
+  """Five of the six have points; a sixth group would have no mean."""
+  algorithm = _build('warm_start', num_rounds=1, num_clusters=6, cohort_size=0)
+  population = points.clients(_POINTS).population
+  with pytest.raises(errors.ConfigError, match='num_clusters is 6, but only 5'):
+    list(algorithm.plan_round(None, population, 1, 0))
+
+
 def test_warm_start_trains_from_one_model():
   """Half the way of a half of the way."""
   algorithm = _build('warm_start', 0.5, num_rounds=2, num_clusters=1)

@@ -34,8 +34,9 @@ class Rules(NamedTuple):
   """Options of CMFL that determine a committee's decisions.
 
   Attributes:
-    upload: `'update'` or `'model'`.
-    server_learning_rate: round number -> eta_t over the clients' rate.
+    upload: `'update'`, `'model'` or `'last_gradient'`.
+    server_learning_rate: round number -> eta_t over the clients' rate; eta_t
+      itself for `'last_gradient'`.
     distance: `'squared'`, or `'sum_over_weights'`.
     selection: `'most_similar'`, `'least_similar'`, `'random'` or `'all'`.
     election_center: In [0, 1].
