@@ -230,7 +230,7 @@ class SizesConfig:
       if getattr(self, name) is not None:
         checks.check_positive(name, getattr(self, name))
     if self.concentration is not None:
-      checks.check_concentration('concentration', self.concentration)
+      checks.check_concentration(self.concentration)
 
 
 @dataclasses.dataclass(frozen=True)

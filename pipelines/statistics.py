@@ -173,7 +173,7 @@ class MeasureShard(beam.DoFn):
     for i, client in enumerate(clients):
       examples = dataset.examples(client.client_id, split)
       if client.group == schema_lib.UNLABELLED:
-        examples = _select(examples, slice(0))
+        examples = schema_lib.take(examples, slice(0))
       n = examples.num_examples
       unseen = np.full(n, client.group == schema_lib.UNSEEN)
       parts.append(_Piece(examples, np.full(n, i), unseen))
@@ -197,10 +197,10 @@ class MeasureHeldOut(beam.DoFn):
       dataset = self._reader.dataset
       schema = dataset.schema
       examples = dataset.held_out(source)
-      total = totals.measure(_select(examples, slice(0)), schema)
+      total = totals.measure(schema_lib.take(examples, slice(0)), schema)
       step = max(1, _PIECE_VALUES // _num_values(schema))
       for start in range(0, examples.num_examples, step):
-        piece = _select(examples, slice(start, start + step))
+        piece = schema_lib.take(examples, slice(start, start + step))
         total = totals.add(total, totals.measure(piece, schema))
       yield (
         (layout.HELD_OUT, dataset.source_names[source]),
@@ -272,20 +272,14 @@ def _by_key(
   """Yields the examples of each group and source, including empty ones."""
   for group in schema_lib.GROUPS:
     rows = piece.unseen == (group == schema_lib.UNSEEN)
-    yield (group, split), _select(piece.examples, rows)
+    yield (group, split), schema_lib.take(piece.examples, rows)
   for s, name in enumerate(schema.source_names):
     rows = piece.examples.source == s
-    yield (statistics_lib.SOURCE, name), _select(piece.examples, rows)
+    yield (statistics_lib.SOURCE, name), schema_lib.take(piece.examples, rows)
 
 
 def _num_values(schema: schema_lib.Schema) -> int:
   return int(np.prod(schema.x_shape))
-
-
-def _select(
-  examples: schema_lib.Examples, rows: Array | slice
-) -> schema_lib.Examples:
-  return schema_lib.Examples(*(column[rows] for column in examples))
 
 
 def _check_complete(

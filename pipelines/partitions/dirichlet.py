@@ -30,7 +30,7 @@ class Options:
   min_examples: int = 1
 
   def __post_init__(self) -> None:
-    checks.check_concentration('concentration', self.concentration)
+    checks.check_concentration(self.concentration)
     checks.check_int('min_examples', self.min_examples, minimum=0)
 
 

@@ -6,7 +6,6 @@ and 3,072 pixels: red, green and blue planes, each of 32 rows. Krizhevsky,
 """
 
 import dataclasses
-import functools
 import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -128,19 +127,12 @@ class Cifar(base.FolderSource):
   def _records(self, name: str) -> Array:
     path = files.find(self._options.folder, name)
     num_labels = len(_LABELS[self._options.dataset])
-    return _read(path, num_labels + _PIXELS, path.stat().st_mtime_ns)
+    return _read(path, num_labels + _PIXELS)
 
 
-@functools.lru_cache(maxsize=2)
-def _read(path: pathlib.Path, num_bytes: int, mtime_ns: int) -> Array:
-  """Returns the records of a file, cached by `mtime_ns`.
-
-  Args:
-    path: The file.
-    num_bytes: Size of a record.
-    mtime_ns: Modification time of the file.
-  """
-  del mtime_ns
+@files.cached(2)
+def _read(path: pathlib.Path, num_bytes: int) -> Array:
+  """Returns the records of a file, of `num_bytes` each."""
   content = files.read_bytes(path)
   if len(content) % num_bytes:
     raise errors.DataError(

@@ -7,7 +7,6 @@ Federated EMNIST, Stack Overflow and Shakespeare in this form.
 
 import contextlib
 import dataclasses
-import functools
 import pathlib
 import sqlite3
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -106,7 +105,7 @@ class ClientDatabase(base.FolderSource):
   def _client_sizes(self, split: str) -> dict[str, int]:
     """Returns client -> number of its records, of the selected clients."""
     path = self._path()
-    chosen = _choose(path, self._options, path.stat().st_mtime_ns)
+    chosen = _choose(path, self._options)
     return {client: sizes.get(split, 0) for client, sizes in chosen.items()}
 
   def _path(self) -> pathlib.Path:
@@ -116,12 +115,9 @@ class ClientDatabase(base.FolderSource):
     return [self._path()]
 
 
-@functools.lru_cache(maxsize=1)
-def _choose(
-  path: pathlib.Path, options: Options, mtime_ns: int
-) -> dict[str, dict[str, int]]:
+@files.cached(1)
+def _choose(path: pathlib.Path, options: Options) -> dict[str, dict[str, int]]:
   """Returns client -> split -> number of records, of the selected clients."""
-  del mtime_ns
   counts = _count(path)
   chosen = [
     client

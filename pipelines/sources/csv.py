@@ -2,7 +2,6 @@
 
 import csv
 import dataclasses
-import functools
 import io
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -86,7 +85,7 @@ class Csv(table.Table):
       yield paths[run.index], run
 
   def _count(self, path: pathlib.Path) -> int:
-    return _count_rows(path, self._format(), path.stat().st_mtime_ns)
+    return _count_rows(path, self._format())
 
   def _read(self, path: pathlib.Path) -> Rows:
     return read_rows(path, self._format())
@@ -100,15 +99,6 @@ class Csv(table.Table):
     if any(character in path.name for character in '*?['):
       return super()._paths(part)
     return [files.find(str(path.parent), path.name)]
-
-
-def read_rows(path: pathlib.Path, form: Format) -> Rows:
-  """Returns the rows of a CSV file.
-
-  Raises:
-    DataError: If it is no CSV, or a column is missing or there twice.
-  """
-  return _read_rows(path, form, path.stat().st_mtime_ns)
 
 
 def find_problem(row: Mapping[str, Any]) -> base.Problem | None:
@@ -127,17 +117,19 @@ def locate(path: pathlib.Path, found: Rows, index: int) -> base.Location:
 
 
 # Apart from the rows, so that a block reads none of the files before it.
-@functools.cache
-def _count_rows(path: pathlib.Path, form: Format, mtime_ns: int) -> int:
-  """Returns the number of rows of a file, cached by `mtime_ns`."""
-  return len(_read_rows(path, form, mtime_ns).rows)
+@files.cached(None)
+def _count_rows(path: pathlib.Path, form: Format) -> int:
+  return len(read_rows(path, form).rows)
 
 
 # A month of daily files: windows read a client's rows of all of them.
-@functools.lru_cache(maxsize=32)
-def _read_rows(path: pathlib.Path, form: Format, mtime_ns: int) -> Rows:
-  """Returns the rows of a file, cached by `mtime_ns`."""
-  del mtime_ns
+@files.cached(32)
+def read_rows(path: pathlib.Path, form: Format) -> Rows:
+  """Returns the rows of a CSV file.
+
+  Raises:
+    DataError: If it is no CSV, or a column is missing or there twice.
+  """
   reader = csv.DictReader(
     io.StringIO(files.read_text(path), newline=''),
     fieldnames=form.column_names,

@@ -6,7 +6,6 @@ experiment uses it (Che et al., TPDS).
 """
 
 import dataclasses
-import functools
 import json
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -65,7 +64,7 @@ class Femnist(base.FolderSource):
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the images of a block."""
     path = pathlib.Path(self._options.folder, block.part)
-    writers = _read(path, path.stat().st_mtime_ns)
+    writers = _read(path)
     for run in base.runs([len(writer.labels) for writer in writers], block):
       writer = writers[run.index]
       for i in range(run.start, run.stop):
@@ -102,7 +101,7 @@ class Femnist(base.FolderSource):
     for folder in self._folders():
       seen: dict[str, pathlib.Path] = {}
       for path in self._paths(folder):
-        writers = _read(path, path.stat().st_mtime_ns)
+        writers = _read(path)
         for writer in writers:
           if seen.setdefault(writer.client_id, path) != path:
             raise errors.DataError(
@@ -129,14 +128,13 @@ class Femnist(base.FolderSource):
     return paths
 
 
-@functools.lru_cache(maxsize=1)
-def _read(path: pathlib.Path, mtime_ns: int) -> list[Writer]:
-  """Returns the writers of a file, cached by `mtime_ns`.
+@files_lib.cached(1)
+def _read(path: pathlib.Path) -> list[Writer]:
+  """Returns the writers of a file.
 
   Raises:
     DataError: If it is not in LEAF's format, or a writer is in it twice.
   """
-  del mtime_ns
   content = files_lib.read_text(path)
   try:
     tree = json.loads(content, object_pairs_hook=_without_duplicates)

@@ -1,12 +1,18 @@
 """Reading of raw files, plain or compressed."""
 
 import csv
+import functools
 import gzip
 import lzma
 import pathlib
 import zlib
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tff_algos.core import errors
+
+P = ParamSpec('P')
+T = TypeVar('T')
 
 # Of all CSV that a process reads. A cell may be a document, and by itself the
 # module refuses more than 128 KiB.
@@ -54,6 +60,37 @@ def match(folder: str, pattern: str) -> list[pathlib.Path]:
   for path in paths:
     _refuse_folder(path)
   return paths
+
+
+def cached(
+  max_size: int | None,
+) -> Callable[
+  [Callable[Concatenate[pathlib.Path, P], T]],
+  Callable[Concatenate[pathlib.Path, P], T],
+]:
+  """Returns a decorator that caches a reader until its file is written again.
+
+  Args:
+    max_size: Number of results that are kept; None for all.
+  """
+
+  def decorate(
+    read: Callable[Concatenate[pathlib.Path, P], T],
+  ) -> Callable[Concatenate[pathlib.Path, P], T]:
+    @functools.lru_cache(max_size)
+    def remembered(
+      mtime_ns: int, path: pathlib.Path, *args: Any, **kwargs: Any
+    ) -> T:
+      del mtime_ns
+      return read(path, *args, **kwargs)
+
+    @functools.wraps(read)
+    def read_once(path: pathlib.Path, *args: P.args, **kwargs: P.kwargs) -> T:
+      return remembered(path.stat().st_mtime_ns, path, *args, **kwargs)
+
+    return read_once
+
+  return decorate
 
 
 def read_bytes(path: pathlib.Path) -> bytes:

@@ -1,7 +1,6 @@
 """Source of images and labels in IDX files: MNIST, Fashion-MNIST, EMNIST."""
 
 import dataclasses
-import functools
 import math
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -95,6 +94,7 @@ class Idx(base.FolderSource):
     return [path for part in self._parts() for path in self._paths(part)]
 
 
+@files.cached(4)
 def read(path: pathlib.Path, num_axes: int) -> Array:
   """Returns the array in an IDX file of bytes, read-only.
 
@@ -105,13 +105,6 @@ def read(path: pathlib.Path, num_axes: int) -> Array:
   Raises:
     DataError: If it is missing, damaged or of another kind.
   """
-  return _read(path, num_axes, path.stat().st_mtime_ns)
-
-
-@functools.lru_cache(maxsize=4)
-def _read(path: pathlib.Path, num_axes: int, mtime_ns: int) -> Array:
-  """Reads a file, cached by `mtime_ns`."""
-  del mtime_ns
   content = files.read_bytes(path)
   # Two zero bytes, 8 for unsigned bytes, number of axes, length of each axis.
   header_bytes = 4 + 4 * num_axes

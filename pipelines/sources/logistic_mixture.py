@@ -50,7 +50,7 @@ class Options:
     checks.check_int('num_clients', self.num_clients, minimum=1)
     checks.check_int('num_components', self.num_components, minimum=1)
     checks.check_int('num_features', self.num_features, minimum=1)
-    checks.check_concentration('concentration', self.concentration)
+    checks.check_concentration(self.concentration)
     checks.check_at_least('noise', self.noise, 0)
     checks.check_int('min_examples', self.min_examples, minimum=1)
     checks.check_int('num_test_examples', self.num_test_examples, minimum=0)

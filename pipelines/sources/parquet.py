@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import pathlib
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow
 from pyarrow import parquet
 
-from pipelines.sources import base, cells, table
+from pipelines.sources import base, cells, files, table
 from tff_algos.core import errors
 
 
@@ -60,9 +59,7 @@ class Parquet(table.Table):
     groups = self._groups(block.part)
     for run in base.runs([group.num_rows for group in groups], block):
       path = groups[run.index].path
-      rows = _read_group(
-        groups[run.index], self._options.columns(), path.stat().st_mtime_ns
-      )
+      rows = _read_group(path, groups[run.index].index, self._options.columns())
       with _errors_of(path):
         yield from rows.slice(run.start, run.stop - run.start).to_pylist()
 
@@ -71,7 +68,7 @@ class Parquet(table.Table):
     return [
       group
       for path in self._paths(part)
-      for group in _list_groups(path, columns, path.stat().st_mtime_ns)
+      for group in _list_groups(path, columns)
     ]
 
 
@@ -92,12 +89,11 @@ def _errors_of(path: pathlib.Path) -> Generator[None]:
     ) from None
 
 
-@functools.lru_cache(maxsize=256)
+@files.cached(256)
 def _list_groups(
-  path: pathlib.Path, columns: tuple[str, ...], mtime_ns: int
+  path: pathlib.Path, columns: tuple[str, ...]
 ) -> tuple[RowGroup, ...]:
   """Returns the row groups of a file; checks its columns."""
-  del mtime_ns
   with _errors_of(path), parquet.ParquetFile(path) as file:
     names = file.schema_arrow.names
     sizes = [
@@ -107,14 +103,13 @@ def _list_groups(
   return tuple(RowGroup(path, i, size) for i, size in enumerate(sizes))
 
 
-@functools.lru_cache(maxsize=2)
+@files.cached(2)
 def _read_group(
-  group: RowGroup, columns: tuple[str, ...], mtime_ns: int
+  path: pathlib.Path, index: int, columns: tuple[str, ...]
 ) -> pyarrow.Table:
   """Returns the columns of a row group."""
-  del mtime_ns
   with (
-    _errors_of(group.path),
-    parquet.ParquetFile(group.path, page_checksum_verification=True) as file,
+    _errors_of(path),
+    parquet.ParquetFile(path, page_checksum_verification=True) as file,
   ):
-    return file.read_row_group(group.index, columns=list(columns))
+    return file.read_row_group(index, columns=list(columns))

@@ -9,7 +9,6 @@ account, as in CMFL's second experiment (Che et al., TPDS).
 import csv
 import dataclasses
 import datetime
-import functools
 import io
 import pathlib
 import re
@@ -103,7 +102,7 @@ class Sentiment140(base.FolderSource):
 
   def _rows(self, part: str) -> list[list[str]]:
     path = self._path(getattr(self._options, f'{part}_file'))
-    return _read(path, self._options.encoding, path.stat().st_mtime_ns)
+    return _read(path, self._options.encoding)
 
   def _vocabulary(self) -> text.Vocabulary:
     options = self._options
@@ -111,12 +110,7 @@ class Sentiment140(base.FolderSource):
       path = self._path(options.vocabulary_file)
       return text.read_vocabulary(path, options.vocabulary_size)
     path = self._path(options.train_file)
-    return _count(
-      path,
-      options.encoding,
-      options.vocabulary_size,
-      path.stat().st_mtime_ns,
-    )
+    return _count(path, options.encoding, options.vocabulary_size)
 
   def _files(self) -> list[pathlib.Path]:
     options = self._options
@@ -142,10 +136,9 @@ def _parse_date(date: str) -> float | None:
   return time.replace(tzinfo=datetime.timezone(ahead)).timestamp()
 
 
-@functools.lru_cache(maxsize=2)
-def _read(path: pathlib.Path, encoding: str, mtime_ns: int) -> list[list[str]]:
-  """Returns the rows of a file, cached by `mtime_ns`."""
-  del mtime_ns
+@files.cached(2)
+def _read(path: pathlib.Path, encoding: str) -> list[list[str]]:
+  """Returns the rows of a file."""
   lines = io.StringIO(files.read_text(path, encoding), newline='')
   try:
     return list(csv.reader(lines))
@@ -153,12 +146,12 @@ def _read(path: pathlib.Path, encoding: str, mtime_ns: int) -> list[list[str]]:
     raise errors.DataError(f'{path} is no CSV file: {error}') from None
 
 
-@functools.lru_cache(maxsize=1)
+@files.cached(1)
 def _count(
-  path: pathlib.Path, encoding: str, vocabulary_size: int, mtime_ns: int
+  path: pathlib.Path, encoding: str, vocabulary_size: int
 ) -> text.Vocabulary:
   """Returns the most frequent words of a file's tweets."""
-  rows = _read(path, encoding, mtime_ns)
+  rows = _read(path, encoding)
   return text.count_words(
     (text.split_words(row[5]) for row in rows if len(row) == _NUM_COLUMNS),
     vocabulary_size,

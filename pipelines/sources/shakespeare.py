@@ -6,7 +6,6 @@ arXiv 1812.01097). CMFL's third experiment uses it (Che et al., TPDS).
 """
 
 import dataclasses
-import functools
 import json
 import pathlib
 import re
@@ -152,7 +151,7 @@ class Shakespeare(base.FolderSource):
   def _roles(self) -> Mapping[str, str]:
     (path,) = self._files()
     options = self._options
-    return _read(path, options.form, options.spelling, path.stat().st_mtime_ns)
+    return _read(path, options.form, options.spelling)
 
   def _files(self) -> list[pathlib.Path]:
     return [files.find(self._options.folder, self._options.file)]
@@ -164,12 +163,9 @@ def plain_spelling(text: str) -> str:
   return ''.join(char for char in letters if not unicodedata.combining(char))
 
 
-@functools.lru_cache(maxsize=1)
-def _read(
-  path: pathlib.Path, form: str, spelling: str, mtime_ns: int
-) -> dict[str, str]:
-  """Returns role -> its text, cached by `mtime_ns`."""
-  del mtime_ns
+@files.cached(1)
+def _read(path: pathlib.Path, form: str, spelling: str) -> dict[str, str]:
+  """Returns role -> its text."""
   text = files.read_text(path)
   parse = _parse_jsonl if form == JSONL else _parse_script
   speeches: dict[str, list[str]] = {}

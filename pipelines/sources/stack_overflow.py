@@ -8,7 +8,6 @@ padded on the right. Or each of its words but the first is one example: at most
 """
 
 import dataclasses
-import functools
 import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -104,8 +103,9 @@ class StackOverflow(client_database.ClientDatabase):
       yield base.RawExample(x=x, y=y, group=f'post {post}', time=time)
 
   def _vocabulary(self) -> text.Vocabulary:
-    path, size = self._vocabulary_path(), self._options.vocabulary_size
-    return _read_vocabulary(path, size, path.stat().st_mtime_ns)
+    return _read_vocabulary(
+      self._vocabulary_path(), self._options.vocabulary_size
+    )
 
   def _vocabulary_path(self) -> pathlib.Path:
     return files.find(self._options.folder, self._options.vocabulary_file)
@@ -114,10 +114,4 @@ class StackOverflow(client_database.ClientDatabase):
     return [*super()._files(), self._vocabulary_path()]
 
 
-@functools.lru_cache(maxsize=1)
-def _read_vocabulary(
-  path: pathlib.Path, size: int, mtime_ns: int
-) -> text.Vocabulary:
-  """Reads a vocabulary, cached by `mtime_ns`."""
-  del mtime_ns
-  return text.read_vocabulary(path, size)
+_read_vocabulary = files.cached(1)(text.read_vocabulary)

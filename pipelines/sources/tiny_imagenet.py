@@ -96,7 +96,7 @@ class TinyImagenet(base.FolderSource):
     """Returns (path in the folder, class) of all images of a part."""
     _, annotations = self._lists()
     if part == VALIDATION:
-      return _list_validation(annotations, annotations.stat().st_mtime_ns)
+      return _list_validation(annotations)
     names = tuple(self._classes())
     folders = (self._folder / TRAIN / name / 'images' for name in names)
     written = tuple(
@@ -130,12 +130,9 @@ def _list_training(
   return tuple(images)
 
 
-@functools.lru_cache(maxsize=1)
-def _list_validation(
-  path: pathlib.Path, mtime_ns: int
-) -> tuple[tuple[str, str], ...]:
-  """Reads the validation labels, cached by `mtime_ns`."""
-  del mtime_ns
+@files.cached(1)
+def _list_validation(path: pathlib.Path) -> tuple[tuple[str, str], ...]:
+  """Reads the validation labels."""
   images = []
   present = {image.name for image in (path.parent / 'images').glob('*')}
   for number, line in enumerate(files.read_text(path).splitlines(), start=1):

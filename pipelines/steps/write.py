@@ -149,16 +149,10 @@ def _cut(
   num_cells = len(schema_lib.SPLITS) * len(clients)
   bounds = np.searchsorted(cell, np.arange(num_cells + 1))
   cells = [
-    _select(examples.stored, slice(start, stop))
+    schema_lib.take(examples.stored, slice(start, stop))
     for start, stop in itertools.pairwise(bounds)
   ]
   return [
     cells[first : first + len(clients)]
     for first in range(0, num_cells, len(clients))
   ]
-
-
-def _select(
-  stored: schema_lib.StoredExamples, rows: slice
-) -> schema_lib.StoredExamples:
-  return schema_lib.StoredExamples(*(column[rows] for column in stored))

@@ -310,20 +310,15 @@ def _train_private(groups, shared, private, data, seed, config):
 
 
 def _build_plan(groups, config):
-  num_solves = 1 + (config.schedule == 'private_first')
+  train = client_sampling.build_uniform_plan(
+    config.cohort_size,
+    downlink_floats=groups.num_shared,
+    uplink_floats=groups.num_shared,
+    local_solves=1 + (config.schedule == 'private_first'),
+  )
 
   def plan_round(server_state, population, round_num, seed):
-    del server_state
-    drawn = client_sampling.draw_cohort(
-      population, config.cohort_size, seed, round_num
-    )
-    floats = len(drawn) * groups.num_shared
-    yield algorithm.PhaseCall(
-      'train',
-      drawn,
-      (),
-      algorithm.Cost(floats, floats, len(drawn) * num_solves),
-    )
+    yield from train(server_state, population, round_num, seed)
     interval = config.personalization_interval
     if interval and round_num % interval == 0:
       yield global_model.local_call(

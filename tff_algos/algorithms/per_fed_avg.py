@@ -297,16 +297,14 @@ def _multiply(objective, config, weights, vector, batch, draws):
 
 def _build_plan(model, config):
   num_parameters = trees.num_entries(model.weights_spec())
+  train = client_sampling.build_uniform_plan(
+    config.cohort_size,
+    downlink_floats=num_parameters,
+    uplink_floats=num_parameters,
+  )
 
   def plan_round(server_state, population, round_num, seed):
-    del server_state
-    drawn = client_sampling.draw_cohort(
-      population, config.cohort_size, seed, round_num
-    )
-    floats = len(drawn) * num_parameters
-    yield algorithm.PhaseCall(
-      'train', drawn, (), algorithm.Cost(floats, floats, len(drawn))
-    )
+    yield from train(server_state, population, round_num, seed)
     if round_num % config.personalization_interval == 0:
       yield global_model.local_call(
         'personalize', population.all_clients, num_parameters

@@ -87,18 +87,6 @@ class ClientState(NamedTuple):
   control: model_lib.Weights
 
 
-class Message(NamedTuple):
-  """Broadcast message.
-
-  Attributes:
-    model_weights: x.
-    control_sum: M c.
-  """
-
-  model_weights: model_lib.Weights
-  control_sum: model_lib.Weights
-
-
 class TrainResult(NamedTuple):
   """Upload of a client.
 
@@ -132,9 +120,7 @@ def build_scaffold(
     phases={
       'train': algorithm.Phase(
         name='train',
-        make_message=lambda server_state: Message(
-          server_state.model_weights, server_state.control_sum
-        ),
+        make_message=lambda server_state: server_state,
         client_work=_build_training(model, config),
         aggregation={'local_weights': mean, 'control_change': mean},
         server_update=_build_update(config),

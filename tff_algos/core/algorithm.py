@@ -203,6 +203,19 @@ class PhaseCall:
     """Returns `phase_purpose` of the phase."""
     return phase_purpose(self.phase)
 
+  def of(self, rows: Array | slice) -> 'PhaseCall':
+    """Returns the call of some of its clients, at the cost of all.
+
+    Args:
+      rows: Their positions in the cohort, or a mask of it.
+    """
+    inputs = tf.nest.map_structure(
+      lambda leaf: np.asarray(leaf)[rows], self.client_inputs
+    )
+    return dataclasses.replace(
+      self, client_indices=self.client_indices[rows], client_inputs=inputs
+    )
+
   def __post_init__(self) -> None:
     indices, counts = np.unique(self.client_indices, return_counts=True)
     if len(indices) < len(self.client_indices):

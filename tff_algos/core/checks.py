@@ -44,14 +44,14 @@ def check_positive(name: str, value: float) -> float:
   return value
 
 
-def check_concentration(name: str, value: float) -> float:
-  """Raises ConfigError unless `value` is a number from 1e-6 to 1e6.
+def check_concentration(value: float) -> float:
+  """Raises ConfigError unless a concentration is a number from 1e-6 to 1e6.
 
   Of a Dirichlet distribution: NumPy's draws were seen not to end with 1e-9, and
   to be zeros with 1e307.
   """
   if not _is_number(value) or not 1e-6 <= value <= 1e6:
-    _fail(name, value, 'a number from 1e-6 to 1e6')
+    _fail('concentration', value, 'a number from 1e-6 to 1e6')
   return value
 
 

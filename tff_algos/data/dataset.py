@@ -349,7 +349,7 @@ class FederatedDataset(rich_repr.Described):
     shared = self._shared_tests[shard]
     shares = checks.check_given('label_mixture', self._label_mixture)
     is_own = shares[row][shared.y] > 0
-    stored = schema_lib.StoredExamples(*(column[is_own] for column in shared))
+    stored = schema_lib.take(shared, is_own)
     self._check_count(
       f"the client's part of {self._shards.place(shard)}",
       stored,

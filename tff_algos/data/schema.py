@@ -6,7 +6,7 @@ described in `docs/data_format.md`.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from google.protobuf import message
@@ -85,6 +85,14 @@ class StoredExamples(NamedTuple):
   y: Array
   source: Array
   example_id: Array
+
+
+Rows = TypeVar('Rows', Examples, StoredExamples)
+
+
+def take(examples: Rows, rows: Array | slice) -> Rows:
+  """Returns some of the examples: at positions, of a slice or of a mask."""
+  return examples._make(column[rows] for column in examples)
 
 
 @dataclasses.dataclass(frozen=True)

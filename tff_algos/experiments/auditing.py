@@ -68,7 +68,7 @@ class Auditor:
     if cohort.call.purpose == 'train':
       self._note_training(server_state, cohort, output)
     elif cohort.call.purpose == 'adopt':
-      self._note_vote(server_state, cohort, output)
+      self._note_vote(output)
     return output
 
   def resume(self, round_num: int, entries: records.Entries) -> None:
@@ -133,7 +133,7 @@ class Auditor:
       uploads, agreed.model_weights, proposed.model_weights
     )
 
-  def _note_vote(self, server_state, cohort, output) -> None:
+  def _note_vote(self, output) -> None:
     if not self._entry:
       return  # All training clients dropped out, so nothing was proposed.
     told = output.server_metrics.items()

@@ -5,7 +5,6 @@ import pathlib
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
@@ -14,6 +13,7 @@ from tff_algos.experiments import experiment, runtime_cache, session
 from tff_algos.experiments.production import lineage
 from tff_algos.experiments.tracking import runs as tracking
 from tff_algos.export import (
+  client_states,
   cluster_models,
   manifest,
   personalized_models,
@@ -204,9 +204,7 @@ def _export_client(opened, target, round_num, server_state, client_id):
     server_state,
     client_id=client_id,
     client_index=index,
-    client_state=tf.nest.map_structure(
-      lambda leaf: leaf[0], opened.store.load([index])
-    ),
+    client_state=client_states.state_of(opened.store.load, index),
     sample_inputs=choose_samples(opened.dataset),
     provenance=_provenance(opened, round_num),
     features=_features(opened, (client_id,)),

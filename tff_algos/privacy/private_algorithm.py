@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import carrying, errors, seeds
@@ -231,16 +230,15 @@ def _select(
   # An empty cohort would be a round without noise, which shows that nobody was
   # drawn: one client stands for it, and contributes zeros.
   drawn = np.flatnonzero(is_drawn) if is_drawn.any() else np.arange(1)
-  return algorithm_lib.PhaseCall(
-    call.phase,
-    call.client_indices[drawn],
-    private_phase.SampledInput(
-      is_drawn[drawn],
-      tf.nest.map_structure(
-        lambda leaf: np.asarray(leaf)[drawn], call.client_inputs
-      ),
+  sampled = call.of(drawn)
+  return dataclasses.replace(
+    sampled,
+    client_inputs=private_phase.SampledInput(
+      is_drawn[drawn], sampled.client_inputs
     ),
-    algorithm_lib.Cost(*(total * len(drawn) // count for total in call.cost)),
+    cost=algorithm_lib.Cost(
+      *(total * len(drawn) // count for total in call.cost)
+    ),
   )
 
 

@@ -193,7 +193,7 @@ class HeldOutSource:
       held_out = dataset.held_out(source)
       for start in range(0, held_out.num_examples, _PIECE_ROWS):
         piece = slice(start, start + _PIECE_ROWS)
-        pieces.append(schema.Examples(*(array[piece] for array in held_out)))
+        pieces.append(schema.take(held_out, piece))
         ids.append(f'held_out/{name}/{start}')
         sources.append(source)
     self._pieces = pieces

@@ -1,6 +1,5 @@
 """Cohort of a phase call, loaded a block at a time; the runtime protocol."""
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
@@ -70,14 +69,7 @@ class Cohort(NamedTuple):
 
   def part(self, positions: np.ndarray | slice) -> 'Cohort':
     """Returns the cohort of the clients at some positions."""
-    call = dataclasses.replace(
-      self.call,
-      client_indices=self.call.client_indices[positions],
-      client_inputs=tf.nest.map_structure(
-        lambda leaf: leaf[positions], self.call.client_inputs
-      ),
-    )
-    return self._replace(call=call)
+    return self._replace(call=self.call.of(positions))
 
   def client(
     self, position: int, *, uses_client_state: bool
@@ -106,13 +98,12 @@ class Cohort(NamedTuple):
       Clients stacked `[len(positions), ...]`, of NumPy arrays, but states as
       `load_states` returns them; data `()`.
     """
-    indices = np.asarray(self.call.client_indices[positions], np.int32)
+    call = self.call.of(positions)
+    indices = np.asarray(call.client_indices, np.int32)
     ids = self.source.population.client_ids
     return composer.Clients(
       client_index=indices,
-      client_input=tf.nest.map_structure(
-        lambda leaf: leaf[positions], self.call.client_inputs
-      ),
+      client_input=call.client_inputs,
       client_state=self.load_states(indices) if uses_client_state else (),
       data=(),  # pyright: ignore[reportArgumentType]
       seed=seeds.derive_seeds(

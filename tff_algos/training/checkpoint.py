@@ -216,16 +216,15 @@ class CheckpointManager:
     """Returns the seed of a checkpoint's run: that of its best restart."""
     return self._read_manifest(self._round_folder(round_num))['seed']
 
-  def check_file(self, round_num: int, name: str) -> None:
-    """Raises CheckpointError if a file of a checkpoint is damaged.
+  def check_parent(self, round_num: int) -> None:
+    """Raises CheckpointError if the record of the parent run is damaged.
 
     Args:
-      round_num: One of `rounds()`.
-      name: The file's path in the folder of checkpoints; nothing is checked if
-        the checkpoint does not have it.
+      round_num: One of `rounds()`; nothing is checked if its checkpoint has no
+        such record.
     """
     files = self._read_manifest(self._round_folder(round_num))['files']
-    known = {name: files[name]} if name in files else {}
+    known = {_PARENT: files[_PARENT]} if _PARENT in files else {}
     self._check_files(round_num, known)
 
   def checked_records(self, round_num: int) -> records.Entries:

@@ -144,7 +144,7 @@ def find_parent(
   own = checkpoint_lib.reader(workdir)
   has_started = bool(own.rounds())
   if has_started:
-    own.check_file(own.rounds()[-1], f'../{checkpoint_lib.PARENT_FILE}')
+    own.check_parent(own.rounds()[-1])
   known = read_parent(workdir)
   if not parent:
     return known

@@ -9,7 +9,6 @@ clients.
 import dataclasses
 
 import numpy as np
-import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import seeds
@@ -50,7 +49,8 @@ def drop(
   )
   stays = words[:, 0].astype(np.uint32) / 2**32 >= dropout_rate
   uplink = call.cost.uplink_floats * int(stays.sum()) // cohort_size
-  return _take(call, stays, call.cost._replace(uplink_floats=uplink))
+  cost = call.cost._replace(uplink_floats=uplink)
+  return dataclasses.replace(call.of(stays), cost=cost)
 
 
 def restrict(
@@ -69,15 +69,4 @@ def restrict(
   if stays.all():
     return call
   shares = (n * int(stays.sum()) // len(stays) for n in call.cost)
-  return _take(call, stays, algorithm_lib.Cost(*shares))
-
-
-def _take(call, stays, cost):
-  return dataclasses.replace(
-    call,
-    client_indices=call.client_indices[stays],
-    client_inputs=tf.nest.map_structure(
-      lambda leaf: leaf[stays], call.client_inputs
-    ),
-    cost=cost,
-  )
+  return dataclasses.replace(call.of(stays), cost=algorithm_lib.Cost(*shares))

@@ -6,10 +6,10 @@ Chen and Qiu (2025), arXiv:2503.08652, sections 3 and 4.1.
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from tff_algos.core import model as model_lib
 from tff_algos.experiments import session
+from tff_algos.export import client_states
 from tff_algos.numerics import factored_weights
 
 
@@ -59,9 +59,7 @@ def own_rows(
   names = [f'{one}/atoms' for one in factored_weights.factored_layers(weights)]
   rows = []
   for index, client_id in enumerate(opened.source.population.client_ids):
-    client_state = tf.nest.map_structure(
-      lambda leaf: leaf[0], opened.store.load(np.array([index], np.int32))
-    )
+    client_state = client_states.state_of(opened.store.load, index)
     own = opened.algorithm.personalized_weights(
       server_state, client_state, index
     )

@@ -150,5 +150,4 @@ def _samples(
   richest = max(range(len(counts)), key=lambda i: counts[i][source])
   client_id = clients['client_id'][richest].as_py()
   examples = dataset.examples(client_id, schema_lib.TRAIN)
-  rows = examples.source == source
-  return schema_lib.Examples(*(column[rows] for column in examples))
+  return schema_lib.take(examples, examples.source == source)
