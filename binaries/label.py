@@ -44,6 +44,11 @@ def label() -> None:
     if name in versions:
       raise errors.UserError(f'--labels names {name!r} twice; give it once')
     versions[name] = int(version)
+  if not all(_MODELS.value or ['']):
+    raise errors.UserError(
+      f'--models is {",".join(_MODELS.value)!r}; name each model to label, '
+      'such as cluster_models'
+    )
   labels.assign(
     _EXPORT_DIR.value,
     _MODELS.value,

@@ -69,6 +69,7 @@ _TIMEOUT_SECONDS = flags.DEFINE_float(
   30.0,
   'Timeout of the request, in seconds.',
   lower_bound=0.1,
+  upper_bound=86_400.0,
 )
 
 

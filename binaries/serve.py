@@ -24,6 +24,8 @@ from tff_algos.stores import mirror as mirror_lib
 from tff_algos.stores import objects
 
 _DEFAULTS = server_config.ServerConfig()
+# The longest wait, in seconds: sockets overflow from some years on.
+_DAY = 86_400.0
 
 _WORKDIR = flags.DEFINE_string(
   'workdir',
@@ -81,18 +83,21 @@ flags.DEFINE_integer(
   _DEFAULTS.max_connections,
   'Maximum number of connections to each of the two APIs.',
   lower_bound=1,
+  upper_bound=2**31 - 1,
 )
 flags.DEFINE_float(
   'receive_seconds',
   _DEFAULTS.receive_seconds,
   'Time limit for the headers of a request, and for its body.',
   lower_bound=0.1,
+  upper_bound=_DAY,
 )
 flags.DEFINE_float(
   'answer_seconds',
   _DEFAULTS.answer_seconds,
   'Time limit from a whole request to its answer.',
   lower_bound=0.1,
+  upper_bound=_DAY,
 )
 flags.DEFINE_bool(
   'access_log',

@@ -324,7 +324,8 @@ def check_dead_letters(
     raise errors.DataError(
       'the source has no examples; is it the right folder or file?'
     )
-  if len(letters) <= allowed_fraction * num_raw and len(letters) < num_raw:
+  share = len(letters) / num_raw
+  if share <= allowed_fraction and share < 1:
     return
   reasons = Counter(
     str(base.Problem(letter.reason, letter.column)) for letter in letters

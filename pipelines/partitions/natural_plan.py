@@ -77,7 +77,9 @@ def make_plan(
   }
   is_train = (roles == splits.TRAIN) & (owners >= 0)
   has_train = np.any(is_train & (owners < groups[schema.PARTICIPATING]))
-  if config.splits.is_by_time and not has_train:
+  if (
+    config.splits.is_by_time and groups[schema.PARTICIPATING] and not has_train
+  ):
     raise errors.PartitionError(
       'no participating client has a training example: by splits.split_by='
       f'{config.splits.split_by!r} examples of one time stay together, in the '

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import pathlib
+import re
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ CLUSTER = 'cluster'
 PICK = 'pick'
 REFUSE = 'refuse'
 _CLUSTER_PREFIX = 'cluster_'
+# A cluster: more digits are no number that Python reads.
+_NUMBER = r'[0-9]{1,9}'
 
 ALL_CLIENTS = 'all'
 _EVALUATE_AGAIN = 'Run binaries.evaluate again, which writes it anew.'
@@ -88,7 +91,7 @@ class ScoringConfig:
   def default_cluster(self) -> int | None:
     """Returns the cluster of `otherwise`, or None."""
     number = self.otherwise.removeprefix(_CLUSTER_PREFIX)
-    if number == self.otherwise or not (number.isascii() and number.isdigit()):
+    if number == self.otherwise or not re.fullmatch(_NUMBER, number):
       return None
     return int(number)
 
@@ -154,10 +157,14 @@ def read_assignments(path: pathlib.Path) -> dict[str, int]:
         )
       for row in reader:
         client_id, cluster_id = row['client_id'], row['cluster_id'] or ''
-        if not (cluster_id.isascii() and cluster_id.isdigit()):
+        if not client_id:
+          raise errors.DataError(
+            f'{path}, line {reader.line_num}: the row has no client_id'
+          )
+        if not re.fullmatch(_NUMBER, cluster_id):
           raise errors.DataError(
             f'{path}, line {reader.line_num}: cluster_id must be a number >= '
-            f'0, got {cluster_id!r}'
+            f'0, got {cluster_id[:20]!r}'
           )
         if client_id in assignments:
           raise errors.DataError(

@@ -121,8 +121,8 @@ class Arrays(base.FolderSource):
 
   def _open(self) -> 'Opened':
     paths = tuple(self._files())
-    times = tuple(path.stat().st_mtime_ns for path in paths)
-    return _open(paths, self._options.num_classes, times)
+    versions = tuple(files.version_of(path) for path in paths)
+    return _open(paths, self._options.num_classes, versions)
 
 
 class Opened(NamedTuple):

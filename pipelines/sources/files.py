@@ -62,13 +62,21 @@ def match(folder: str, pattern: str) -> list[pathlib.Path]:
   return paths
 
 
+def version_of(path: pathlib.Path) -> tuple[int, ...]:
+  """Returns numbers that change with each replacement or change of a file."""
+  found = path.stat()
+  return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+
+
 def cached(
   max_size: int | None,
 ) -> Callable[
   [Callable[Concatenate[pathlib.Path, P], T]],
   Callable[Concatenate[pathlib.Path, P], T],
 ]:
-  """Returns a decorator that caches a reader until its file is written again.
+  """Returns a decorator that caches a reader until its file is another.
+
+  A copy may keep the time of its original, so that time alone does not tell.
 
   Args:
     max_size: Number of results that are kept; None for all.
@@ -79,14 +87,14 @@ def cached(
   ) -> Callable[Concatenate[pathlib.Path, P], T]:
     @functools.lru_cache(max_size)
     def remembered(
-      mtime_ns: int, path: pathlib.Path, *args: Any, **kwargs: Any
+      version: tuple[int, ...], path: pathlib.Path, *args: Any, **kwargs: Any
     ) -> T:
-      del mtime_ns
+      del version
       return read(path, *args, **kwargs)
 
     @functools.wraps(read)
     def read_once(path: pathlib.Path, *args: P.args, **kwargs: P.kwargs) -> T:
-      return remembered(path.stat().st_mtime_ns, path, *args, **kwargs)
+      return remembered(version_of(path), path, *args, **kwargs)
 
     return read_once
 

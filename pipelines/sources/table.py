@@ -85,6 +85,7 @@ class Options:
         f'{len(self.features)} features'
       )
     base.check_classes(self.classes)
+    self._check_features()
     names = [column.name for column in self.schema]
     if len(set(names)) < len(names):
       raise errors.ConfigError(
@@ -92,6 +93,25 @@ class Options:
       )
 
     self._check_windows()
+
+  def _check_features(self) -> None:
+    """Raises ConfigError if a column cannot be a feature."""
+    columns = self.features or tuple(
+      spec_lib.Feature(name, encoding=spec_lib.PLAIN)
+      for name in self.feature_columns
+    )
+    spec_lib.FeatureSpec(columns)  # Checks the names.
+    for feature in columns:
+      if feature.name == self.label_column:
+        raise errors.ConfigError(
+          f'label_column {self.label_column!r} is a feature, too; leave it out '
+          'of the features'
+        )
+      if feature.type in (spec_lib.TOKENS, spec_lib.TENSOR):
+        raise errors.ConfigError(
+          f'feature {feature.name!r} has the type {feature.type!r}, which is '
+          'for sources of arrays; a cell of a table is none'
+        )
 
   def _check_windows(self) -> None:
     """Raises ConfigError if the options of windows do not fit the others."""

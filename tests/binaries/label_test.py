@@ -73,9 +73,16 @@ def test_labels_in_a_published_workdir(
 
 
 def test_bad_labels(launcher, folder):
-  for given, text in (('stable', "got 'stable'"), ('stable=5', 'no version 5')):
+  for given, text in (
+    (['stable'], "got 'stable'"),
+    (['stable=5'], 'no version 5'),
+    (['stable=3', '--models='], "--models is ''; name each model"),
+  ):
     program = launcher.run(
-      'binaries.label', f'--export_dir={folder}', f'--labels={given}'
+      'binaries.label',
+      f'--export_dir={folder}',
+      f'--labels={given[0]}',
+      *given[1:],
     )
     assert program.returncode == 1
     assert text in program.said[-1]

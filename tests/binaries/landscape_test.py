@@ -7,6 +7,7 @@ import pytest
   ('arguments', 'words'),
   [
     ([], 'runs'),
+    (['--runs='], '--runs names no run'),
     (['--runs=/missing'], '/missing/config.json is missing'),
   ],
 )

@@ -88,8 +88,12 @@ def load(spelled: str) -> ml_collections.ConfigDict:
       f'names are the paths in {_CONFIGS}/, such as fed_soft/digits'
     )
   spec = importlib.util.spec_from_file_location(pathlib.Path(path).stem, path)
-  module = importlib.util.module_from_spec(spec)  # pyright: ignore[reportArgumentType]
-  spec.loader.exec_module(module)  # pyright: ignore[reportOptionalMemberAccess]
+  if spec is None or spec.loader is None:
+    raise errors.ConfigError(
+      f'{spelled}: a config is a Python file, whose name ends in .py'
+    )
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
   given = [variant] if variant else []
   _check_takes(module, given, spelled)
   try:

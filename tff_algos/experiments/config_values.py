@@ -155,7 +155,7 @@ def _value(text: str, current: Any) -> Any:
     return text == 'true'
   try:
     value = ast.literal_eval(text)
-  except (SyntaxError, ValueError):
+  except (SyntaxError, TypeError, ValueError):
     return text
   if isinstance(current, float) and type(value) is int:
     return float(value)

@@ -123,7 +123,7 @@ class ChildProcess:
     self._thread.join(_GRACE_SECONDS)
 
   def tail(self) -> str:
-    """Returns the last 8 KiB of its stdout and stderr, whole characters."""
+    """Returns the last 8 KiB of its stdout and stderr, as text."""
     return self._tail.decode(errors='replace').strip()
 
   def terminate(self) -> None:

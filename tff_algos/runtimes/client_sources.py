@@ -113,9 +113,10 @@ class ArraySource:
           f'client id {client_id!r} is {type(client_id).__name__}, not str; '
           f'take {str(client_id)!r}'
         )
-      if len(arrays) not in (2, 3):
+      count = len(arrays) if hasattr(arrays, '__len__') else 0
+      if count not in (2, 3):
         raise errors.DataError(
-          f'client {client_id!r} has {len(arrays)} arrays; give features, '
+          f'client {client_id!r} has {count} arrays; give features, '
           'labels and, optionally, source distributions'
         )
       narrow = [_narrow(array, client_id) for array in arrays]
@@ -151,7 +152,12 @@ def _narrow(given: Array, client_id: str) -> Array:
 
   It is read-only, and a copy if the given array is not.
   """
-  array = np.asarray(given)
+  try:
+    array = np.asarray(given)
+  except ValueError as error:
+    raise errors.DataError(
+      f'client {client_id!r} has examples that differ in shape: {error}'
+    ) from error
   if array.dtype.kind not in 'biuf' or not array.ndim:
     raise errors.DataError(
       f'client {client_id!r} has an array of {array.dtype}, shape '

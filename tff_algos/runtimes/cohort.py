@@ -91,19 +91,20 @@ class Cohort(NamedTuple):
     """Returns inputs, states and seeds of some clients, without examples.
 
     Args:
-      positions: In the cohort.
+      positions: In the cohort; one may come several times.
       uses_client_state: Whether to load client states.
 
     Returns:
       Clients stacked `[len(positions), ...]`, of NumPy arrays, but states as
       `load_states` returns them; data `()`.
     """
-    call = self.call.of(positions)
-    indices = np.asarray(call.client_indices, np.int32)
+    indices = np.asarray(self.call.client_indices[positions], np.int32)
     ids = self.source.population.client_ids
     return composer.Clients(
       client_index=indices,
-      client_input=call.client_inputs,
+      client_input=tf.nest.map_structure(
+        lambda leaf: leaf[positions], self.call.client_inputs
+      ),
       client_state=self.load_states(indices) if uses_client_state else (),
       data=(),  # pyright: ignore[reportArgumentType]
       seed=seeds.derive_seeds(

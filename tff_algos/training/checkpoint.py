@@ -19,6 +19,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import zipfile
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -67,9 +68,9 @@ def saved_rounds(folder: pathlib.Path) -> list[int]:
       'which then trains from the beginning'
     )
   return sorted(
-    int(name.removeprefix('round_'))
-    for name in (path.name for path in folder.glob('round_*'))
-    if name.removeprefix('round_').isdecimal()
+    int(path.name.removeprefix('round_'))
+    for path in folder.glob('round_*')
+    if re.fullmatch(r'round_\d{6,}', path.name)
   )
 
 

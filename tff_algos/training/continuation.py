@@ -73,6 +73,7 @@ class ContinuationConfig:
   keep_departed: int = 30
 
   def __post_init__(self):
+    checkpoint_lib.parse_choice(self.round)
     checks.check_one_of('optimizer', self.optimizer, (GO_ON, ANEW))
     checks.check_one_of('schedule', self.schedule, (GO_ON, ANEW))
     checks.check_fraction('min_known', self.min_known)

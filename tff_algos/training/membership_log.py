@@ -10,10 +10,13 @@ num_clusters bytes.
 import io
 import os
 import pathlib
+import re
 
 import numpy as np
 
 from tff_algos.core import durable, records
+
+_FILE = re.compile(r'round_(\d{6,})\.npy')
 
 
 class MembershipLog:
@@ -45,11 +48,11 @@ class MembershipLog:
       durable.make_folder(self._folder)  # Raises if it is a file.
     for path in sorted(self._folder.glob('round_*')):
       durable.check_file_place(path)
-      is_whole = path.suffix == '.npy'
-      if is_whole and round_num and _round_of(path) <= round_num:
+      whole = _FILE.fullmatch(path.name)
+      if whole and 0 < round_num >= int(whole[1]):
         name = self._name(path)
         self._entries[name] = entries.get(name) or records.describe_file(path)
-      else:
+      elif whole or path.suffix != '.npy':
         path.unlink()
 
   def record(self, round_num: int, memberships: np.ndarray) -> None:
@@ -75,7 +78,3 @@ class MembershipLog:
 
   def _name(self, path: pathlib.Path) -> str:
     return f'{self._folder.name}/{path.name}'
-
-
-def _round_of(path: pathlib.Path) -> int:
-  return int(path.stem.removeprefix('round_'))

@@ -33,7 +33,7 @@ class RestartsConfig:
 
   Attributes:
     num_restarts: Number of trials, >= 1; the first has the run's own seed, and
-      with 1 there is no trial.
+      with 1 there is no trial; nor in a run that continues another.
     num_rounds: Rounds of each trial, >= 1.
   """
 

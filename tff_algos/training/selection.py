@@ -24,7 +24,8 @@ class SelectionConfig:
       written in every evaluated round that improves on those before.
     patience: Evaluations without improvement after which training stops; 0 for
       never.
-    min_improvement: Smallest difference that counts as an improvement, >= 0.
+    min_improvement: Difference above which a value counts as an improvement,
+      >= 0.
   """
 
   metric: str = ''

@@ -144,6 +144,11 @@ def test_few_dead_letters_pass(num_raw, allowed):
   cleaning.check_dead_letters(_LETTERS, num_raw, allowed)
 
 
+def test_the_allowed_share_itself_passes():
+  """As floats, 0.29 times 100 is just below 29."""
+  cleaning.check_dead_letters(_LETTERS[:1] * 29, 100, 0.29)
+
+
 @pytest.mark.parametrize(('num_raw', 'allowed'), [(100, 0.029), (3, 1.0)])
 def test_too_many_dead_letters(num_raw, allowed):
   with pytest.raises(

@@ -152,6 +152,23 @@ def test_some_of_the_natural_clients():
 
 
 @pytest.mark.parametrize('split_by', ['time', 'client_time'])
+def test_all_clients_may_be_there_to_be_scored(split_by):
+  plan = _natural(
+    surveys.survey(
+      4,
+      client=np.array(['ann', 'ann', 'eve', 'eve']),
+      y=np.full(4, -1, np.int32),
+      time=np.arange(4.0),
+    ),
+    splits={'split_by': split_by, 'held_out_fraction': 0.0},
+    keep_unlabelled=True,
+    num_shards=1,
+  )
+  assert plan.groups == ('unlabelled',) * 2
+  np.testing.assert_array_equal(surveys.count(plan, 0, 2), [2, 2])
+
+
+@pytest.mark.parametrize('split_by', ['time', 'client_time'])
 def test_clients_to_be_scored_take_no_share_of_splits_by_time(split_by):
   """Nor do the newest examples of others, which have no label yet."""
   y = np.array([1] * 10 + [-1] * 8, np.int32)

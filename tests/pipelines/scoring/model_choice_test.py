@@ -71,6 +71,11 @@ def test_assignments(tmp_path):
     (b'', 'no column client_id and no cluster_id'),
     (b'client_id,cluster_id\nann,-1\n', "line 2: cluster_id must .* '-1'"),
     (b'client_id,cluster_id\nann\n', "line 2: cluster_id must .* ''"),
+    (
+      b'client_id,cluster_id\nann,' + b'9' * 5000,
+      "line 2: cluster_id must .*9'",
+    ),
+    (b'cluster_id,client_id\n1\n', 'line 2: the row has no client_id'),
     (b'client_id,cluster_id\nann,1\nann,1\n', "line 3: client 'ann' comes tw"),
     (b'client_id,cluster_id\n\xff,1\n', 'cannot be read'),
     (

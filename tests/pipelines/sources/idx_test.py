@@ -70,6 +70,12 @@ def test_changed_file_is_read_again(tmp_path):
   np.testing.assert_array_equal(
     raw_sources.read(source)[0].x[..., 0], 255 - arrays[_TRAIN_IMAGES][0]
   )
+  # A copy that keeps the time, as of rsync, is another file, too.
+  raw_data.write_idx(path, arrays[_TRAIN_IMAGES])
+  os.utime(path, ns=(0, 0))
+  np.testing.assert_array_equal(
+    raw_sources.read(source)[0].x[..., 0], arrays[_TRAIN_IMAGES][0]
+  )
 
 
 def test_file_of_another_kind(tmp_path):

@@ -40,6 +40,7 @@ def test_test_file_and_regression(tmp_path):
     path=str(tmp_path / 'part-0.parquet'),
     test_path=str(tmp_path / 'part-1.parquet'),
     label_column='b',
+    feature_columns=('a',),
     classes=None,
   )
   examples = raw_sources.read(source)

@@ -76,6 +76,15 @@ def test_regression():
   [
     ({'path': ''}, 'must name a file'),
     ({'feature_columns': ()}, 'either feature_columns'),
+    ({'feature_columns': ('a', 'a')}, 'name of its own, got a, a'),
+    ({'feature_columns': ('a', 'y')}, "label_column 'y' is a feature, too"),
+    (
+      {
+        'feature_columns': (),
+        'features': (spec.Feature('a', 'tokens', 'ids', length=4),),
+      },
+      "feature 'a' has the type 'tokens', which is for sources of arrays",
+    ),
     ({'classes': ('a',)}, 'different labels, at least two'),
     ({'classes': ('a', 'b', 'a')}, 'different labels, at least two'),
   ],

@@ -101,6 +101,13 @@ def test_name_of_a_run(spelled, expected):
   assert config_file.name_of(spelled) == expected
 
 
+def test_a_file_that_is_not_python_is_named(tmp_path):
+  path = tmp_path / 'config.txt'
+  path.touch()
+  with pytest.raises(errors.ConfigError, match=r'config.txt: a config is a Py'):
+    config_file.load(str(path))
+
+
 def test_what_is_not_there_is_named(path):
   with pytest.raises(errors.ConfigError, match="no file 'no/such.py'"):
     config_file.load('no/such.py:smoke')

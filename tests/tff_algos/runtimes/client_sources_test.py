@@ -136,6 +136,8 @@ def test_ids_that_are_no_strings_are_refused():
     ((np.eye(2), [1, 2, 3]), r'lengths \[2, 3\]'),
     ((np.eye(2), [1, 2], [0]), r'lengths \[2, 2, 1\]'),
     ((np.eye(2),), '1 arrays; give features'),
+    (3, '0 arrays; give features'),
+    (([[1, 2], [3]], [1, 2]), 'examples that differ in shape: .*inhomogeneous'),
     ((np.eye(2), ['a', 'b']), 'array of <U1.*give floats or integers'),
     ((np.eye(2), 1), r'shape \(\)'),
     ((np.eye(2), [2**32 + 1, 2]), '4294967297, which int32 cannot hold'),

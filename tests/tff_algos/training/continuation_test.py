@@ -175,6 +175,7 @@ def test_few_known_clients_are_a_warning_and_none_are_refused(parent, caplog):
   'options',
   [
     {'optimizer': 'new'},
+    {'round': 'bset'},
     {'schedule': ''},
     {'min_known': 2},
     {'keep_departed': -1},

@@ -42,6 +42,13 @@ def test_resume_cuts_off_what_will_be_run_again(log, tmp_path, round_num, kept):
   assert _names(tmp_path) == [f'round_00000{r}.npy' for r in kept]
 
 
+def test_a_stray_copy_is_left_alone(log, tmp_path):
+  copy = tmp_path / 'memberships' / 'round_000002 (copy).npy'
+  copy.touch()
+  log.resume(2, {})
+  assert copy.exists() and len(log.entries) == 2
+
+
 def test_entries_are_those_of_the_files(log, tmp_path):
   entries = dict(log.entries)
   assert set(entries) == {f'memberships/{name}' for name in _names(tmp_path)}

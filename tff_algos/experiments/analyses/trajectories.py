@@ -58,6 +58,8 @@ def read(
     UserError: If a run has no checkpoint or no single model, or is private, or
       the runs' data or networks differ.
   """
+  if not folders:
+    raise errors.ConfigError('--runs names no run; give one folder or several')
   parents = [pathlib.Path(one).absolute().parent for one in folders]
   start = os.path.commonpath(parents)
   trajectories, first = [], None

@@ -88,7 +88,7 @@ def spent_until(run: run_lib.Run, target: Target) -> dict[str, float]:
   Returns:
     `ROUNDS`, `UPLINK` and `TOTAL`; NaN if the run did not reach it or did not
     count its communication, or if the target is a share of a final value that
-    is not finite. Empty if it has no such metric.
+    is not finite or below 0. Empty if it has no such metric.
   """
   scores = run.series(target.metric)
   if scores is None:
@@ -97,6 +97,7 @@ def spent_until(run: run_lib.Run, target: Target) -> dict[str, float]:
   value = target.value
   if target.is_share:
     last = scores.values[-1] if scores.diverged is None else np.nan
+    last = last if last >= 0 else np.nan
     value = last / value if falls else last * value
   spent = {
     ROUNDS: run_lib.Series(scores.rounds, scores.rounds),

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,8 @@ UPLOADS = 'uploads'
 LEVELS = (NONE, DIGESTS, UPLOADS)
 
 Entry = Mapping[str, Any]
+
+_ARRAYS = re.compile(r'round_(\d{6,})\.npz')
 
 
 class AuditLog:
@@ -66,10 +69,10 @@ class AuditLog:
         if json.loads(line)['round'] <= round_num
       ]
     for path in self._folder.glob('round_*'):
-      is_whole = path.suffix == '.npz'
-      if is_whole and round_num and _round_of(path) <= round_num:
+      whole = _ARRAYS.fullmatch(path.name)
+      if whole and 0 < round_num >= int(whole[1]):
         self._describe(path)
-      else:
+      elif whole or path.suffix != '.npz':
         durable.check_file_place(path)
         path.unlink()
     self._previous = _sha256(kept[-1]) if kept else ''
@@ -179,7 +182,3 @@ def _sha256(line: bytes) -> str:
 
 def _arrays_name(round_num: int) -> str:
   return f'round_{round_num:06d}.npz'
-
-
-def _round_of(path: pathlib.Path) -> int:
-  return int(path.stem.removeprefix('round_'))
