@@ -207,7 +207,7 @@ class PhaseCall:
     """Returns the call of some of its clients, at the cost of all.
 
     Args:
-      rows: Their positions in the cohort, or a mask of it.
+      rows: Their positions in the cohort, each once, or a mask of it.
     """
     inputs = tf.nest.map_structure(
       lambda leaf: np.asarray(leaf)[rows], self.client_inputs

@@ -55,24 +55,19 @@ def test_a_share_is_of_what_the_run_itself_ends_with(tmp_path):
   assert other == pytest.approx(200)
 
 
-def test_a_share_of_a_final_value_that_is_nan_is_not_reached(tmp_path):
+@pytest.mark.parametrize('last', ['nan', '-0.2'])
+def test_a_share_of_a_final_value_that_is_no_scale_is_not_reached(
+  tmp_path, last
+):
+  """Half of -0.2 would be more than it."""
   fake_sweep.write_run(tmp_path, level=0.8, num_rounds=4)
   run = run_lib.read(tmp_path)
-  run.rounds.columns[_TEST] = ('0.0', '0.2', '0.4', 'nan', 'nan')
+  run.rounds.columns[_TEST] = ('0.0', '0.2', '0.4', last, last)
   found = target_lib.spent_until(run, target_lib.Target(_TEST, 0.5, True))
   assert len(found) == 3 and all(map(math.isnan, found.values()))
   # A value is reached before.
   found = target_lib.spent_until(run, target_lib.Target(_TEST, 0.2))
   assert found[target_lib.ROUNDS] == 1
-
-
-def test_a_share_of_a_final_value_below_0_is_not_reached(tmp_path):
-  """95 % of -0.2 would be more than it."""
-  fake_sweep.write_run(tmp_path, level=0.8, num_rounds=4)
-  run = run_lib.read(tmp_path)
-  run.rounds.columns[_TEST] = ('-0.9', '-0.5', '-0.1', '-0.2', '-0.2')
-  found = target_lib.spent_until(run, target_lib.Target(_TEST, 0.95, True))
-  assert len(found) == 3 and all(map(math.isnan, found.values()))
 
 
 def test_of_an_error_a_share_is_more_than_the_end(tmp_path):
