@@ -2,8 +2,9 @@
 
 A file system may make a rename permanent before the data of the renamed file,
 and a name only when its folder is synced (Pillai et al., "All File Systems Are
-Not Created Equal", OSDI 2014). All functions raise OSError if the disk refuses,
-and DataError if a folder stands where a file belongs, or the reverse.
+Not Created Equal", OSDI 2014). All functions but `writing` raise OSError if the
+disk refuses, and DataError if a folder stands where a file belongs, or the
+reverse.
 """
 
 import contextlib
@@ -67,12 +68,24 @@ def publish(made: pathlib.Path, place: pathlib.Path) -> None:
   sync(place.parent)
 
 
-def refused(path: pathlib.Path, error: Exception) -> errors.InfrastructureError:
-  """Returns the error of a file of a run that the disk refused."""
-  return errors.InfrastructureError(
-    f'cannot write {path}: {getattr(error, "strerror", None) or error}. Free '
-    'some space and run the same command again to resume'
-  )
+@contextlib.contextmanager
+def writing(path: pathlib.Path, *also: type[Exception]) -> Generator[None]:
+  """Explains the error of a block that writes a file of a run.
+
+  Args:
+    path: The file or folder.
+    *also: Errors that mean, beside OSError, that the disk refused.
+
+  Raises:
+    InfrastructureError: If the disk refuses.
+  """
+  try:
+    yield
+  except (OSError, *also) as error:
+    raise errors.InfrastructureError(
+      f'cannot write {path}: {getattr(error, "strerror", None) or error}. Free '
+      'some space and run the same command again to resume'
+    ) from error
 
 
 @contextlib.contextmanager

@@ -66,14 +66,12 @@ class MembershipLog:
       InfrastructureError: If the disk refuses.
     """
     path = self._folder / f'round_{round_num:06d}.npy'
-    try:
-      content = io.BytesIO()
-      np.save(content, np.asarray(memberships, np.float32))
+    content = io.BytesIO()
+    np.save(content, np.asarray(memberships, np.float32))
+    with durable.writing(path):
       durable.make_folder(self._folder)
       with durable.replacing(path, 'wb') as file:
         file.write(content.getbuffer())
-    except OSError as error:
-      raise durable.refused(path, error) from error
     self._entries[self._name(path)] = records.describe(content.getvalue())
 
   def _name(self, path: pathlib.Path) -> str:

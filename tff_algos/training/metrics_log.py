@@ -130,10 +130,8 @@ class MetricsLog:
     Raises:
       InfrastructureError: If the disk refuses.
     """
-    try:
+    with durable.writing(self._csv_path):
       durable.sync(self._csv_path)
-    except OSError as error:
-      raise durable.refused(self._csv_path, error) from error
     entry = self._written.entry(
       num_rows=self._num_rows, num_columns=len(self._columns)
     )
@@ -142,7 +140,7 @@ class MetricsLog:
   def _summarize(self, round_num: int, metrics: Mapping[str, float]) -> None:
     """Writes a round for TensorBoard."""
     folder = self._folder / 'tensorboard'
-    try:
+    with durable.writing(folder, tf.errors.OpError):
       if self._writer is None:  # A training that is over adds no file.
         durable.make_folder(folder)
         self._writer = tf.summary.create_file_writer(str(folder))
@@ -151,8 +149,6 @@ class MetricsLog:
           if not math.isnan(value):
             tf.summary.scalar(name, value)
       self._writer.flush()
-    except (OSError, tf.errors.OpError) as error:
-      raise durable.refused(folder, error) from error
 
   def _show(self, round_num: int, metrics: Mapping[str, float]) -> None:
     for name, label in self._shown_metrics.items():
@@ -172,22 +168,18 @@ class MetricsLog:
 
   def _rewrite(self, content: bytes) -> None:
     """Replaces the table."""
-    try:
-      with durable.replacing(self._csv_path, 'wb') as file:
-        file.write(content)
-    except OSError as error:
-      raise durable.refused(self._csv_path, error) from error
+    path = self._csv_path
+    with durable.writing(path), durable.replacing(path, 'wb') as file:
+      file.write(content)
     header, *rows = _lines(content) or [[]]
     self._columns, self._num_rows = header, len(rows)
     self._written = records.Growth(content)
 
   def _append(self, row: Mapping[str, Any]) -> None:
     line = _spell([[row.get(name) for name in self._columns]])
-    try:
-      with open(self._csv_path, 'ab') as file:
-        file.write(line)
-    except OSError as error:
-      raise durable.refused(self._csv_path, error) from error
+    path = self._csv_path
+    with durable.writing(path), open(path, 'ab') as file:
+      file.write(line)
     self._num_rows += 1
     self._written.append(line)
 

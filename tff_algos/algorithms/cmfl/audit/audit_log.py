@@ -92,7 +92,7 @@ class AuditLog:
     """
     spelled = json.dumps({**entry, 'previous': self._previous}, sort_keys=True)
     line = spelled.encode() + b'\n'
-    try:
+    with durable.writing(self._folder):
       durable.make_folder(self._folder)
       if arrays:
         path = self._folder / _arrays_name(entry['round'])
@@ -102,8 +102,6 @@ class AuditLog:
         file.write(line)
       durable.sync(self._path)
       durable.sync(self._folder)
-    except OSError as error:
-      raise durable.refused(self._folder, error) from error
     self._previous = _sha256(line)
     self._lines.append(line)
 
@@ -113,11 +111,8 @@ class AuditLog:
 
   def _write(self, path: pathlib.Path, write) -> None:
     """Writes a file atomically."""
-    try:
-      with durable.replacing(path, 'wb') as file:
-        write(file)
-    except OSError as error:
-      raise durable.refused(path, error) from error
+    with durable.writing(path), durable.replacing(path, 'wb') as file:
+      write(file)
 
 
 def path_of(workdir: str | os.PathLike[str]) -> pathlib.Path:
