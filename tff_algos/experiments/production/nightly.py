@@ -191,6 +191,8 @@ class _Night:
   def _find_parent(self) -> pathlib.Path | None:
     """Returns the run that the night continues; None in the first night.
 
+    The first night may be done anew, as any other.
+
     Raises:
       ConfigError: If all released runs are of later dates.
       DataError: If it, or its dataset version, was removed.
@@ -201,9 +203,9 @@ class _Night:
     if (self._run / checkpoint.FOLDER).exists() or not self._history:
       return None
     nights = self._served_nights()
-    if not nights:
-      return None
     earlier = [name for name in nights if name < self._date]
+    if not nights or self._date == min(nights):
+      return None
     if not earlier:
       raise errors.ConfigError(
         f'--as_of={self._date} is before {min(nights)}, the first night of '
@@ -214,8 +216,9 @@ class _Night:
     if not (parent / 'dataset').exists():
       raise errors.DataError(
         f'{parent}, which made the current models, is gone, or its dataset '
-        'version is: the night cannot continue it. Put it back, or release '
-        'another version first by binaries.rollback'
+        'version is: the night cannot continue it. Put it back, do '
+        f'--as_of={parent.name} anew, or release another version first by '
+        'binaries.rollback'
       )
     return parent
 

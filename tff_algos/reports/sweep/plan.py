@@ -39,7 +39,8 @@ CRITERIA = {
   UNSEEN: Criterion(
     'unseen/test/cluster',
     'the cluster models that unseen clients select',
-    'unseen clients (config.dataset.partition.num_unseen_clients)',
+    'unseen clients (config.dataset.partition.num_unseen_clients, or '
+    'options.unseen_fraction)',
   ),
 }
 

@@ -375,6 +375,25 @@ def test_a_night_whose_parent_is_gone(production):
     production.run(nights.THIRD)
 
 
+def test_a_first_night_done_anew_starts_from_nothing(tmp_path):
+  """Its bad models were released, and there are none to roll back to."""
+  folder = tmp_path / 'production'
+  production = Production(tmp_path / 'raw', folder)
+  nights.write_day(production.raw, nights.FIRST, 'abyz')
+  production.run(nights.FIRST)
+  shutil.rmtree(production.run_folder(nights.FIRST))
+  nights.write_day(production.raw, nights.SECOND, 'bcdyz')
+  with pytest.raises(errors.DataError, match=f'do --as_of={nights.FIRST} anew'):
+    production.run(nights.SECOND)
+  nights.write_day(production.raw, nights.FIRST, 'byz')
+  result = production.run(nights.FIRST)
+  assert (result['status'], result['released_version']) == ('released', 2)
+  assert result['parent'] is None
+  run = production.run_folder(nights.FIRST)
+  assert _rounds(run)[-1] == nights.NUM_ROUNDS
+  assert production.run(nights.SECOND)['parent'] == f'runs/{nights.FIRST}'
+
+
 def _link(folder: pathlib.Path, target: pathlib.Path):
   """Moves a folder, and leaves a symbolic link in its place."""
   target.parent.mkdir(parents=True, exist_ok=True)
