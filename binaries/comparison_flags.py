@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from tff_algos.core import errors
+from tff_algos.core import checks, errors
 from tff_algos.evaluation import round_time
 from tff_algos.reports.sweep import plan
 
@@ -66,6 +66,7 @@ def define() -> 'Callable[[], comparison.Options]':
     from tff_algos.experiments.sweeps import comparison
     from tff_algos.reports.sweep import target as target_lib
 
+    checks.check_at_least('--least_ari', least_ari.value, -1.0)  # Not NaN.
     question = None
     if choose_by.present and not choose.value:
       raise errors.ConfigError(

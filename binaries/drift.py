@@ -4,7 +4,8 @@ r"""Measures how far the data of a run drifted from those of its parent run.
     --workdir=runs/2026-11-21 --continue_from=runs/2026-11-20
 
 compares the dataset of --workdir with the one that the parent was trained on
-(clients, labels, features), and both under the parent's latest cluster models.
+(clients, labels, features), and both under the parent's cluster models of
+config.continuation.round.
 Prints the measures and writes into --workdir
   drift.json         the measures and thresholds; also on the report's page
   drift_clients.csv  one row a client

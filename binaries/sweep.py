@@ -37,7 +37,8 @@ def _define_engine_flags() -> Callable[[int], Any]:
     'parallel',
     0,
     'Number of runs at a time, each in a process of its own; they share the '
-    'cores. 0: one after the other in this process.',
+    'cores. 0: one after the other in this process; of a search, each in one '
+    'of its own.',
     lower_bound=0,
   )
   dask = flags.DEFINE_string(

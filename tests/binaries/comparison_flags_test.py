@@ -4,6 +4,7 @@ import pytest
 from absl import flags
 
 from binaries import comparison_flags
+from tff_algos.core import errors
 from tff_algos.experiments.sweeps import comparison
 from tff_algos.reports.sweep import plan, target
 
@@ -38,6 +39,11 @@ def test_without_flags_options_are_the_defaults(read):
   options = read()
   assert options._replace(prefixes=()) == comparison.Options()
   assert not options.prefixes
+
+
+def test_an_index_that_is_not_a_number_is_refused(read):
+  with pytest.raises(errors.ConfigError, match='--least_ari must be'):
+    read('--least_ari=nan')
 
 
 def test_every_flag_reaches_its_option(read):

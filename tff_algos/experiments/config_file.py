@@ -106,9 +106,13 @@ def load(spelled: str) -> ml_collections.ConfigDict:
       raise  # A bug of the file, which keeps its trace.
     # The import has made the name absolute.
     file = os.path.abspath(path)
-    lines = [one.lineno for one in frames if one.filename == file]
+    given = [one for one in frames if one.filename == file]
+    # A file may take its function from another one.
+    outside = [one for one in frames if 'ml_collections' not in one.filename]
+    found = (given or outside)[-1]
+    place = spelled if given else f'{spelled}: {found.filename}'
     raise errors.ConfigError(
-      f'{spelled}, line {lines[-1]}: {_words_of(error)}'
+      f'{place}, line {found.lineno}: {_words_of(error)}'
     ) from None
   if not isinstance(config, ml_collections.ConfigDict):
     raise errors.ConfigError(
@@ -187,6 +191,8 @@ def labelled(
       path.removesuffix('.py').rpartition('configs/')[2] + colon + variant
       for path, colon, variant in parts
     ]
+    if len(set(labels)) < len(labels):  # Files of several folders `configs`.
+      labels = list(spelled)
   if len(set(labels)) < len(labels):
     raise errors.ConfigError(
       f'a config is given twice: {", ".join(spelled)}; name each once'

@@ -155,8 +155,7 @@ def _value(text: str, current: Any) -> Any:
     return text == 'true'
   try:
     value = ast.literal_eval(text)
-  except (SyntaxError, TypeError, ValueError):
+    widens = isinstance(current, float) and type(value) is int
+    return float(value) if widens else value
+  except (SyntaxError, TypeError, ValueError, OverflowError):
     return text
-  if isinstance(current, float) and type(value) is int:
-    return float(value)
-  return value

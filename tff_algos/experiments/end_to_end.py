@@ -26,6 +26,8 @@ def run(
 ) -> str:
   """Runs all steps in a workdir; each resumes an earlier, interrupted run.
 
+  But for the export: every call releases one more version.
+
   Args:
     config: The experiment.
     folder: Its workdir.

@@ -1,6 +1,7 @@
 """Serving test of exported models with a server process."""
 
 import contextlib
+import http.client
 import json
 import os
 import pathlib
@@ -82,10 +83,11 @@ def _request(url: str, instance: dict[str, Any]) -> Any:
     raise errors.UserError(
       f'the prediction server answers {error.status}: {error}'
     ) from None
-  except TimeoutError:
+  except (OSError, http.client.HTTPException) as error:
     raise errors.InfrastructureError(
       f'the prediction server did not answer within {_START_SECONDS:g} '
-      'seconds; try again when the machine has less to do'
+      f'seconds, or has ended ({error}); try again when the machine has less '
+      'to do'
     ) from None
   # A single output has no name in the response, as in TensorFlow Serving.
   return prediction['class_id'] if isinstance(prediction, dict) else prediction

@@ -1,6 +1,7 @@
 """Atomic writes of CSV files of a run, and tables as text."""
 
 import csv
+import numbers
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -21,12 +22,17 @@ def write_table(path: pathlib.Path, rows: Iterable[Mapping[str, Any]]) -> None:
     writer.writerows(rows)
 
 
+def _spell(value: Any) -> str:
+  is_integer = isinstance(value, numbers.Integral)
+  return str(value) if is_integer else f'{value:.3g}'
+
+
 def table_text(
   rows: Sequence[Mapping[str, Any]], columns: Sequence[str]
 ) -> str:
   """Returns columns of numbers as text: a heading, then one line per row."""
   lines = [
-    [f'{row[name]:.3g}' if name in row else '' for name in columns]
+    [_spell(row[name]) if name in row else '' for name in columns]
     for row in rows
   ]
   return '\n'.join(

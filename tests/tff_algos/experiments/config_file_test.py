@@ -74,6 +74,19 @@ def test_a_mistake_in_a_config_file_is_one_short_error(
   assert len(str(e.value)) < 300
 
 
+def test_a_mistake_in_a_function_of_another_file(tmp_path, monkeypatch):
+  monkeypatch.syspath_prepend(tmp_path)
+  (tmp_path / 'shared_by_two.py').write_text(
+    'from configs.fed_soft import digits\ndef get_config():\n'
+    '  config = digits.get_config()\n  config.zzz = 3\n'
+  )
+  path = tmp_path / 'own.py'
+  path.write_text('from shared_by_two import get_config\n')
+  words = "own.py: .*shared_by_two.py, line 4: there is no key 'zzz'"
+  with pytest.raises(errors.ConfigError, match=words):
+    config_file.load(str(path))
+
+
 def test_a_bug_in_a_config_file_keeps_its_trace(tmp_path):
   path = tmp_path / 'own.py'
   path.write_text('def get_config():\n  return None.training\n')
@@ -161,6 +174,8 @@ def test_labels_are_variants_of_one_file_or_else_paths():
     ['/home/x/configs/fed_soft/digits.py:smoke', 'configs/ifca/digits.py'],
     [a, b],
   ) == {'fed_soft/digits:smoke': a, 'ifca/digits': b}
+  both = ['/a/configs/x.py', '/b/configs/x.py']
+  assert [*config_file.labelled(both, [a, b])] == both
 
 
 def test_a_config_given_twice_is_refused():

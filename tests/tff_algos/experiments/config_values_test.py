@@ -17,6 +17,7 @@ _CONFIG = {
     ('law=10_90,30:70', ('10_90', '30:70')),
     ('model.bias=true,False', (True, False)),
     ('model.rate=1,1e-3', (1.0, 0.001)),
+    (f'model.rate={10**400}', (str(10**400),)),
     ('model.count=1, 2', (1, 2)),
     ('model.count=two', ('two',)),
     ('model.count={[]:1}', ('{[]:1}',)),

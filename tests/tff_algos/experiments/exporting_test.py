@@ -99,8 +99,10 @@ def test_bundles_of_a_private_run_have_no_seed_and_no_score(
   (tmp_path / 'dataset').symlink_to(source / 'dataset')
   training.train(config, tmp_path)
   group = gate_record.Group('overall', 9, 0.5, 0.25, 0, 0, 0, 0, 'passed')
+  with experiment.open_dataset(tmp_path) as dataset:
+    subject = 1, experiment.unpublished_hash(config), dataset.version
   record = gate_record.GateRecord(
-    False, ('overall: mse 0.25',), 1, 'c', 'd', {}, {}, groups=(group,)
+    False, ('overall: mse 0.25',), *subject, {}, {}, groups=(group,)
   )
   gate_record.write(tmp_path, record)
   exporting.export(config, tmp_path)

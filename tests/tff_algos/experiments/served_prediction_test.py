@@ -88,6 +88,15 @@ def test_a_server_that_does_not_answer(monkeypatch):
     )
 
 
+def test_a_server_that_has_ended():
+  with socket.create_server(('127.0.0.1', 0)) as closed:
+    port = closed.getsockname()[1]
+  with pytest.raises(
+    errors.InfrastructureError, match='or has ended .*refused'
+  ):
+    served_prediction._request(f'http://127.0.0.1:{port}', {'x': 1})
+
+
 class _Dataset:
   """Stands for a dataset: client -> examples of its splits."""
 

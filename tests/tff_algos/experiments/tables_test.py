@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from tests.testing import csv_files
@@ -47,3 +48,10 @@ def test_table_as_text_leaves_absent_cells_empty():
   assert header.split() == ['a_long_column', 'b', 'c']
   assert len(header) == len(line)
   assert line.split() == ['1.23', '1.23e+04']
+
+
+def test_integers_are_printed_whole():
+  text = tables.table_text(
+    [{'round': np.int64(1024), 'n': 12345}], ['round', 'n']
+  )
+  assert text.splitlines()[1].split() == ['1024', '12345']

@@ -134,15 +134,17 @@ def _check(options, num_examples) -> None:
       f'config.algorithm.upload is {options.upload!r}, set it to update or '
       'model'
     )
-  training = options.local_training
-  is_sgd = training.optimizer.name == 'sgd' and not training.optimizer.momentum
+  training, optimizer = options.local_training, options.local_training.optimizer
+  is_adapted = optimizer.momentum or optimizer.clip_norm
+  is_sgd = optimizer.name == 'sgd' and not is_adapted
   is_whole = training.batch_size >= num_examples.max()
   if not (is_sgd and is_whole and training.solver == 'descent'):
     raise errors.ConfigError(
       'the theorem applies to plain full-batch SGD; '
-      'config.algorithm.local_training has optimizer '
-      f'{training.optimizer.name!r}, solver {training.solver!r} and batch_size '
-      f'{training.batch_size} for up to {num_examples.max()} examples'
+      f'config.algorithm.local_training has optimizer {optimizer.name!r} with '
+      f'momentum {optimizer.momentum:g} and clip_norm {optimizer.clip_norm:g}, '
+      f'solver {training.solver!r} and batch_size {training.batch_size} for up '
+      f'to {num_examples.max()} examples'
     )
 
 

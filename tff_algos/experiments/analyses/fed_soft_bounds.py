@@ -28,8 +28,8 @@ from tff_algos.algorithms.fed_soft import bounds, fed_soft, quadratic_risks
 from tff_algos.core import errors
 from tff_algos.data import schema
 from tff_algos.evaluation import recovery
-from tff_algos.experiments import session
-from tff_algos.experiments.analyses import theorems
+from tff_algos.experiments import experiment, session
+from tff_algos.experiments.analyses import refusals, theorems
 from tff_algos.numerics import quadratics
 
 
@@ -157,6 +157,16 @@ def steps(opened: session.Session, problem: Problem) -> Iterator[Step]:
     yield Step(round_num, solves, importance)
 
 
+def check(
+  config: experiment.ExperimentConfig, options: fed_soft.FedSoftConfig
+) -> None:
+  """Raises ConfigError if clients drop out or are Byzantine."""
+  del options
+  needs = 'the theorems assume the local solves of all clients of a round'
+  refusals.check_no_dropout(config, needs)
+  refusals.check_not_attacked(config, needs)
+
+
 def measure(
   opened: session.Session, options: fed_soft.FedSoftConfig, use_bias: bool
 ) -> list[dict[str, Any]]:
@@ -241,4 +251,5 @@ ANALYSIS = theorems.Analysis(
     ),
   },
   measure=measure,
+  check=check,
 )

@@ -9,10 +9,6 @@ from tff_algos.data import schema
 from tff_algos.experiments import experiment, session
 
 
-def _accept(config: experiment.ExperimentConfig, options: Any) -> None:
-  """Accepts every experiment."""
-
-
 class Analysis(NamedTuple):
   """The comparison of a run with the theorems of its algorithm's paper.
 
@@ -20,13 +16,13 @@ class Analysis(NamedTuple):
     columns: Meaning of each printed column by name.
     measure: Session, options of the algorithm, whether the linear regression
       has an intercept -> rows of `evaluation/bounds.csv`.
-    check: Raises ConfigError if the theorems do not apply to the options of the
-      algorithm; called before a session is opened.
+    check: Raises ConfigError if the theorems do not apply to an experiment with
+      these options of the algorithm; called before a session is opened.
   """
 
   columns: Mapping[str, str]
   measure: Callable[[session.Session, Any, bool], list[dict[str, Any]]]
-  check: Callable[[experiment.ExperimentConfig, Any], None] = _accept
+  check: Callable[[experiment.ExperimentConfig, Any], None]
 
 
 def rows_of(

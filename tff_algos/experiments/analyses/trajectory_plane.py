@@ -84,6 +84,11 @@ def _span(vectors, points, origin):
 
   Computed from the Gram matrix, small for few vectors: v = X^T u / s.
   """
+  if not np.isfinite(vectors).all():
+    raise errors.ConfigError(
+      'models that are not finite span no plane; leave out the runs that have '
+      'diverged'
+    )
   gram = vectors @ vectors.T
   left, squares, _ = np.linalg.svd(gram, hermitian=True)
   lengths = np.sqrt(squares[:2])

@@ -4,7 +4,8 @@ Each function writes the raw data to `<folder>/raw`, a config file that reads
 them to `<folder>/config.py`, and the dataset of that config to
 `<folder>/dataset`. So the folder is the workdir of an experiment:
 `python -m binaries.train --config=<folder>/config.py --workdir=<folder>`. What
-an earlier call wrote there is replaced when data and config are complete.
+an earlier call wrote there is replaced when data and config are complete;
+other files of these names are refused.
 """
 
 import io
@@ -31,6 +32,8 @@ _TRAIN = 'train.parquet'
 _TEST = 'test.parquet'
 # Where raw data and config are until they are complete.
 _MAKING = '.making'
+# Names a function of this module in its config files.
+_MAKER = 'tff_algos.'
 
 Examples = Mapping[str, tuple[Any, Any]]
 
@@ -70,7 +73,7 @@ def from_arrays(
   """
   parts = [(examples, False), (test or {}, True)]
   for part, _ in parts:
-    _check_ids(part)
+    _check_distinct(part, 'clients')
   listed = [
     (str(client), *_pair(str(client), pair), is_test)
     for part, is_test in parts
@@ -169,10 +172,13 @@ def from_pandas(
     dataset: See `from_arrays`.
 
   Raises:
-    DataError: If a column is missing or of an unknown type.
+    DataError: If a column is missing or of an unknown type, or two are spelled
+      alike.
     UserError: See `from_arrays`.
   """
   frames = {_TRAIN: frame} | ({} if test is None else {_TEST: test})
+  for one in frames.values():
+    _check_distinct(one.columns, 'columns')
   tables = {
     name: {str(key): one[key].to_numpy() for key in one.columns}
     for name, one in frames.items()
@@ -231,16 +237,16 @@ def from_huggingface(
   )
 
 
-def _check_ids(examples: Examples) -> None:
-  """Raises DataError if two clients are spelled alike, such as 1 and '1'."""
+def _check_distinct(names: Iterable[Any], what: str) -> None:
+  """Raises DataError if two names are spelled alike, such as 1 and '1'."""
   given: dict[str, Any] = {}
-  for client in examples:
-    other = given.setdefault(str(client), client)
-    if other != client:
+  for name in names:
+    if str(name) in given:
       raise errors.DataError(
-        f'the clients {other!r} and {client!r} have one id, {str(client)!r}; '
-        'give them different ones'
+        f'the {what} {given[str(name)]!r} and {name!r} have one name, '
+        f'{str(name)!r}; give them different ones'
       )
+    given[str(name)] = name
 
 
 def _pair(client: str, pair: Any) -> tuple[Array, Array]:
@@ -386,6 +392,7 @@ def _build(
   """
   folder = pathlib.Path(folder)
   durable.make_folder(folder)
+  _check_is_made(folder)
   place, making = folder / _RAW, folder / _MAKING
   # That of a killed process.
   shutil.rmtree(making, ignore_errors=True)
@@ -393,18 +400,31 @@ def _build(
   raw.mkdir(parents=True)
   try:
     proposal = _with_options(write(raw, place), dataset)
-    path.write_text(config_text.render(proposal, f'tff_algos.{maker}'))
+    path.write_text(config_text.render(proposal, f'{_MAKER}{maker}'))
     config = experiment.parse(config_file.load(str(path)))
     # Never data of two calls together: without them the config names a folder
     # that is missing.
     shutil.rmtree(place, ignore_errors=True)
-    durable.publish(raw, place)
     os.replace(path, folder / CONFIG)
+    durable.publish(raw, place)
   finally:
     shutil.rmtree(making, ignore_errors=True)
   return dataset_lib.FederatedDataset.open(
     datasets.build(config.dataset, folder).path
   )
+
+
+def _check_is_made(folder: pathlib.Path) -> None:
+  """Raises DataError if what is to be replaced is of no earlier call."""
+  config = folder / CONFIG
+  if config.is_file() and _MAKER in config.read_text(errors='replace'):
+    return
+  for place in (config, folder / _RAW):
+    if os.path.lexists(place):
+      raise errors.DataError(
+        f'{place} is there, and not of an earlier call; nothing is changed. '
+        'Take another folder, or move it away'
+      )
 
 
 def _with_options(

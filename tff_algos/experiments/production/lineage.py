@@ -35,7 +35,9 @@ def describe(
   """Returns the lineage of a round of a run, without its releases."""
   record = gate_record.read(folder)
   gate = None
-  if record is not None and record.round_num == round_num:
+  unpublished = experiment.unpublished_hash(config)
+  subject = round_num, unpublished, dataset.version
+  if record is not None and record.subject == subject:
     gate = config_lib.to_dict(record)
     if config.privacy.is_on:  # The other fields have scores without noise.
       gate = {name: gate[name] for name in _GATE_FACTS}

@@ -86,7 +86,8 @@ def run(
     options: See `Options`.
 
   Returns:
-    What was done, JSON-ready: `status`, `as_of`, `run`, `parent`,
+    What was done, JSON-ready: `status`, `as_of`, `run` (None if it was not
+    made), `parent`,
     `dataset_version`, `released_version` (of this night) and `current_version`
     (the one that is served). The status is `'released'`; `'no_new_data'` if the
     dataset is that of the parent; `'backfilled'` if models of a later date are
@@ -104,6 +105,7 @@ def run(
   """
   date = dates.parse(as_of)
   _check_dataset(config.dataset)
+  checks.check_one_of('until', options.until, STEPS)
   if options.keep_versions is not None:
     checks.check_int(
       'keep_versions',
@@ -272,6 +274,7 @@ class _Night:
       if self._is_known(result.version):
         self.result |= {
           'status': 'no_new_data',
+          'run': None,
           'dataset_version': result.version,
         }
         return

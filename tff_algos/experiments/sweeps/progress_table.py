@@ -34,34 +34,34 @@ class ProgressTable:
   for each run that ends.
   """
 
-  def __init__(self, num_rounds: int, clock=time.monotonic):
+  def __init__(self, num_rounds: int):
     """Draws nothing yet.
 
     Args:
       num_rounds: Rounds of all runs together, an upper bound.
-      clock: Returns seconds.
     """
     self._num_rounds = num_rounds
-    self._clock = clock
     self._tasks: dict[str, run_process.Task] = {}
     self._starts: dict[str, _Start] = {}
     self._num_ended = 0
     self._rounds_of_ended = 0
-    self._begun = clock()
+    self._begun = time.monotonic()
     self._drawn_at = -_SECONDS_BETWEEN
     self._num_lines = 0
 
   def __enter__(self) -> 'ProgressTable':
+    logging.get_absl_handler().addFilter(self._make_room)
     return self
 
   def __exit__(self, *exc_info: Any) -> None:
+    logging.get_absl_handler().removeFilter(self._make_room)
     self._erase()
 
   def begin(self, task: run_process.Task) -> None:
     """Adds a run; the rounds that it has already are not counted."""
     round_num = num_rounds(task.folder)
     self._tasks[task.run] = task
-    self._starts[task.run] = _Start(self._clock(), round_num)
+    self._starts[task.run] = _Start(time.monotonic(), round_num)
     self._num_rounds -= round_num
 
   def finish(self, task: run_process.Task) -> None:
@@ -72,12 +72,11 @@ class ProgressTable:
     self._num_rounds -= task.num_rounds - start.round_num - done
     del self._tasks[task.run]
     self._num_ended += 1
-    self._erase()
     logging.info('%s has ended; %s.', task.run, self.lines()[0])
 
   def show(self) -> None:
     """Redraws the table in a terminal, at most once a second."""
-    now = self._clock()
+    now = time.monotonic()
     if sys.stderr.isatty() and now - self._drawn_at >= _SECONDS_BETWEEN:
       self._drawn_at = now
       self._erase()
@@ -89,7 +88,7 @@ class ProgressTable:
 
   def lines(self) -> list[str]:
     """Returns the lines of the table: all runs, then each running one."""
-    now = self._clock()
+    now = time.monotonic()
     rows, done = [], self._rounds_of_ended
     for run, task in self._tasks.items():
       start, round_num = self._starts[run], num_rounds(task.folder)
@@ -112,6 +111,12 @@ class ProgressTable:
         for row in rows
       ),
     ]
+
+  def _make_room(self, record: Any) -> bool:
+    """Erases the table before a line of the log, which is shown."""
+    del record
+    self._erase()
+    return True
 
   def _erase(self) -> None:
     if self._num_lines:

@@ -11,6 +11,7 @@ A range whose config entry is an integer has integers; a list has the choices.
 
 import json
 import pathlib
+import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -108,6 +109,11 @@ def _parse(key: str, spec: Any, config: Mapping[str, Any]) -> Range:
       'one number of rounds; set it in the config'
     )
   current = config_values.value_of(config, key)
+  if isinstance(current, Mapping):
+    raise errors.ConfigError(
+      f'range of {key}: config.{key} is a section; name one of its keys: '
+      f'{", ".join(current)}'
+    )
   if isinstance(spec, list):
     spelled = [json.dumps(choice) for choice in spec]
     if len(set(spelled)) < max(2, len(spec)):
@@ -130,11 +136,13 @@ def _parse(key: str, spec: Any, config: Mapping[str, Any]) -> Range:
 
 def _interval(key: str, given: Interval, current: Any) -> Interval:
   """Returns a checked interval, of integers if the config has one."""
-  is_number = lambda value: type(value) in (int, float)
+  is_number = lambda value: (
+    type(value) in (int, float) and abs(value) <= sys.float_info.max
+  )
   if not (is_number(given.low) and is_number(given.high)):
     raise errors.ConfigError(
-      f'range of {key}: low and high must be numbers, got {given.low!r} and '
-      f'{given.high!r}'
+      f'range of {key}: low and high must be finite numbers, got {given.low!r} '
+      f'and {given.high!r}'
     )
   if type(given.log) is not bool:
     raise errors.ConfigError(

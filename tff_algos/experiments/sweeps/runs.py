@@ -139,17 +139,17 @@ def is_finished(
 ) -> bool:
   """Returns whether a folder holds all results of an experiment.
 
-  Sections that never affect results may differ.
+  Sections that never affect results may differ. Damaged results are not all:
+  `make` says what is wrong with them.
   """
+  wanted = experiment.effective(config_lib.to_dict(config))
   try:
     run = run_lib.read(folder)
-    written, last_round = run.config, run.summary['last']['round']
-  except (errors.DataError, KeyError):
+    is_same = all(run.config.get(key) == value for key, value in wanted.items())
+    has_page = _page(folder).is_file()
+    return is_same and has_page and _is_last(config, run)
+  except (errors.UserError, KeyError):
     return False
-  wanted = experiment.effective(config_lib.to_dict(config))
-  is_same = all(written.get(key) == value for key, value in wanted.items())
-  has_page = _page(folder).is_file()
-  return is_same and has_page and _is_last(config, run, last_round)
 
 
 def _page(folder: pathlib.Path) -> pathlib.Path:
@@ -157,13 +157,12 @@ def _page(folder: pathlib.Path) -> pathlib.Path:
   return folder / 'report' / 'index.html'
 
 
-def _is_last(
-  config: experiment.ExperimentConfig, run: run_lib.Run, round_num: int
-) -> bool:
-  """Returns whether a training ends with a round, also before all are run.
+def _is_last(config: experiment.ExperimentConfig, run: run_lib.Run) -> bool:
+  """Returns whether a training ends with the last round that was evaluated.
 
-  Early stopping and a spent privacy budget end it.
+  Early stopping and a spent privacy budget end it before all are run.
   """
+  round_num = run.summary['last']['round']
   parent = continuation.read_parent(run.workdir)
   first = parent.round_num if parent else 0
   if round_num == first + config.training.num_rounds:

@@ -8,12 +8,14 @@ ends. The study lies in `search.db`
 (SQLite) of the sweep's folder, and the same command resumes it.
 """
 
+import contextlib
 import json
 import math
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib import parse
 
 from absl import logging
 
@@ -119,6 +121,7 @@ def search(
     ConfigError: If the folder holds a search with other options, a run or
       another kind of sweep.
     DataError: If it holds trials without their plan.
+    DataError: If `search.db` is damaged.
     InfrastructureError: As `side_by_side.execute`.
     UserError: If Optuna is not installed, or the first dataset cannot be built.
   """
@@ -128,10 +131,35 @@ def search(
   optuna.logging.set_verbosity(optuna.logging.WARNING)
   grid.check_kind(workdir, grid.SEARCH)
   objective = _objective(options, workdir)
-  queue = _TrialQueue(optuna, options, objective, workdir)
-  queue.write_plan()
-  side_by_side.execute(queue, engine)
+  with _study_errors(optuna, workdir / _FILE):
+    queue = _TrialQueue(optuna, options, objective, workdir)
+    queue.write_plan()
+    side_by_side.execute(queue, engine)
   return queue.write_plan()
+
+
+@contextlib.contextmanager
+def _study_errors(optuna: Any, path: pathlib.Path) -> Iterator[None]:
+  """Explains errors of a study's file in a block."""
+  import sqlalchemy.exc
+
+  try:
+    yield
+  except (
+    sqlalchemy.exc.DatabaseError,
+    optuna.exceptions.StorageInternalError,
+  ) as error:
+    is_of_optuna = isinstance(error, optuna.exceptions.StorageInternalError)
+    found = error.__cause__ if is_of_optuna else error
+    if isinstance(found, sqlalchemy.exc.OperationalError):
+      raise errors.InfrastructureError(
+        f'{path} cannot be read or written: {found.orig}. Free some space and '
+        'run the same command again to resume'
+      ) from error
+    raise errors.DataError(
+      f'{path} is damaged: {found}. Put a copy of it back, or take another '
+      '--workdir'
+    ) from error
 
 
 def _objective(options: Options, workdir: pathlib.Path) -> plan_lib.Search:
@@ -293,10 +321,10 @@ class _TrialQueue:
     Raises:
       ConfigError: If it is of other options.
     """
-    optuna = self._optuna
+    optuna, path = self._optuna, self._workdir / _FILE
     self._workdir.mkdir(parents=True, exist_ok=True)
     study = optuna.create_study(
-      storage=f'sqlite:///{self._workdir / _FILE}',
+      storage=f'sqlite:///file:{parse.quote(str(path))}?uri=true',
       study_name=_NAME,
       direction='maximize' if self._objective.higher_is_better else 'minimize',
       pruner=optuna.pruners.MedianPruner(
@@ -374,7 +402,8 @@ class _TrialQueue:
 
   def _seed_sampler(self, number: int) -> None:
     """Seeds the draws of a trial: the same after an interruption."""
-    draw = seeds.numpy_generator(self._options.base['seed'], 'search', number)
+    seed = self._options.base.get('seed', 0)
+    draw = seeds.numpy_generator(seed, 'search', number)
     self._study.sampler = self._optuna.samplers.TPESampler(
       seed=int(draw.integers(2**31))
     )

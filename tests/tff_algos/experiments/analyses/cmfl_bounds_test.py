@@ -68,8 +68,12 @@ def test_objectives_are_of_who_has_examples():
 
 
 def test_what_the_theorem_does_not_speak_of_is_refused():
-  for options in (_options(batch_size=4), _options(momentum=0.9)):
-    with pytest.raises(errors.ConfigError, match='plain full-batch SGD'):
+  for options, words in (
+    (_options(batch_size=4), 'batch_size 4 for up to 5'),
+    (_options(momentum=0.9), 'momentum 0.9'),
+    (_options(clip_norm=2.0), 'clip_norm 2'),
+  ):
+    with pytest.raises(errors.ConfigError, match=f'plain full-batch.*{words}'):
       cmfl_bounds.read_objectives(_opened(), options, False)
 
 

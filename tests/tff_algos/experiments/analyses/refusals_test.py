@@ -46,11 +46,17 @@ def test_factors_of_rounds_with_dropouts_are_refused(tmp_path):
     factors.measure(config, tmp_path, factors.Sizes(2, 1, 1))
 
 
-@pytest.mark.parametrize('regressions', [cmfl_regressions, pfedkm_regressions])
+@pytest.mark.parametrize(
+  'regressions', [cmfl_regressions, pfedkm_regressions, synthetic]
+)
 def test_bounds_of_attacked_runs_are_refused(regressions, tmp_path):
   values = regressions.get_config('smoke')
   values.attack.update(name='sign_flip', fraction=0.2)
   with pytest.raises(errors.ConfigError, match="attack.name is 'sign_flip'"):
+    bounds.measure(experiment.parse(values), tmp_path)
+  values.attack.name = 'none'
+  values.training.dropout_rate = 0.25
+  with pytest.raises(errors.ConfigError, match='dropout_rate is 0.25'):
     bounds.measure(experiment.parse(values), tmp_path)
   assert not list(tmp_path.iterdir())
 

@@ -63,6 +63,14 @@ def test_three_points_are_on_the_plane_through_them():
   )
 
 
+def test_points_that_are_not_finite_span_no_plane():
+  for plane in (trajectory_plane.principal, trajectory_plane.through):
+    points = _points()[:3].copy()
+    points[1, 2] = np.nan
+    with pytest.raises(errors.ConfigError, match='not finite span no plane'):
+      plane(points)
+
+
 @pytest.mark.parametrize('count', [1, 2, 5])
 def test_points_on_a_line_span_no_plane(count):
   line = np.outer(np.arange(count), np.arange(10.0)) + 1

@@ -60,6 +60,16 @@ def test_a_call_that_fails_changes_nothing_that_an_earlier_one_wrote(tmp_path):
     assert not (tmp_path / '.making').exists()
 
 
+@pytest.mark.parametrize('name', ['raw/precious.csv', 'config.py'])
+def test_files_of_no_earlier_call_are_not_replaced(tmp_path, name):
+  path = tmp_path / name
+  path.parent.mkdir(exist_ok=True)
+  path.write_text('mine')
+  with pytest.raises(errors.DataError, match='not of an earlier call; nothing'):
+    conversion.from_arrays(_clients(), tmp_path)
+  assert path.read_text() == 'mine'
+
+
 def test_a_file_in_place_of_the_folder(tmp_path):
   (tmp_path / 'data').write_text('')
   with pytest.raises(errors.DataError, match='is a file'):
@@ -134,7 +144,7 @@ def test_classes_by_name_of_arrays_of_objects(tmp_path):
     ),
     (
       {client: (np.zeros((3, 2)), [0, 1, 0]) for client in (1, '1')},
-      "the clients 1 and '1' have one id, '1'",
+      "the clients 1 and '1' have one name, '1'",
     ),
   ],
 )
@@ -267,6 +277,13 @@ def test_frames_split_by_time_have_an_official_test_split(tmp_path):
     )
     assert (len(train), len(validation)) == (10, 10)
     assert train.max() < validation.min()
+
+
+def test_columns_that_are_spelled_alike_are_refused(tmp_path):
+  frame = _frame()
+  frame[1] = frame['1'] = _Column(range(40))
+  with pytest.raises(errors.DataError, match="the columns 1 and '1' have one"):
+    conversion.from_pandas(frame, tmp_path, client='who', label='ill')
 
 
 def test_frame_without_such_a_column(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 from tests.testing import exportable
 from tff_algos.core import errors, sealed_json
 from tff_algos.data import dataset as dataset_lib
+from tff_algos.experiments import experiment
 from tff_algos.experiments.production import gate_record, lineage
 from tff_algos.export import manifest, releases
 from tff_algos.training import continuation
@@ -144,6 +145,16 @@ def test_run_is_described(trained_regressions, tmp_path):
   assert found['config']['seed'] == config.seed
   with pytest.raises(errors.DataError, match='no gate.json: run binaries.gate'):
     lineage.write(config, folder, tmp_path)
+  # That of an earlier candidate, before the run was done anew.
+  folder = tmp_path / 'run'
+  folder.mkdir()
+  (folder / 'dataset').symlink_to(trained_regressions[1] / 'dataset')
+  old = gate_record.GateRecord(
+    True, (), 2, 'old', found['dataset']['version'], {}, {}
+  )
+  gate_record.write(folder, old)
+  with dataset_lib.FederatedDataset.open(folder / 'dataset') as dataset:
+    assert lineage.describe(config, folder, dataset, 2)['gate'] is None
 
 
 def test_releases_of_a_run_that_was_done_anew(trained_regressions, tmp_path):
@@ -156,10 +167,17 @@ def test_releases_of_a_run_that_was_done_anew(trained_regressions, tmp_path):
   _release(export, dataclasses.replace(entry, dataset_version='bad'), {})
   _release(export, entry, {})
   record = gate_record.GateRecord(
-    True, (), 2, entry.config_hash, entry.dataset_version, {}, {}
+    True,
+    (),
+    2,
+    experiment.unpublished_hash(config),
+    entry.dataset_version,
+    {},
+    {},
   )
   gate_record.write(folder, record)
   content = lineage.write(config, folder, export)
+  assert content['gate']['blessed']
   assert content['releases'] == [{'export_dir': '../export', 'version': 2}]
   # Written again, when the version was published for another date as well.
   content['dataset']['as_of'] = '2026-11-20'

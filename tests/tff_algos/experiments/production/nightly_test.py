@@ -154,7 +154,7 @@ def test_no_new_data(production):
     assert result == {
       'status': 'no_new_data',
       'as_of': nights.THIRD,
-      'run': f'runs/{nights.THIRD}',
+      'run': None,
       'parent': f'runs/{nights.SECOND}',
       'dataset_version': _version_of(production.run_folder(nights.SECOND)),
       'released_version': None,
@@ -497,6 +497,12 @@ def test_a_date_before_the_first_night(made):
   ):
     made.run('2026-10-31')
   assert not made.run_folder('2026-10-31').exists()
+
+
+def test_an_unknown_step_is_refused_before_all_work(tmp_path):
+  with pytest.raises(errors.ConfigError, match="until must be .*got 'traning'"):
+    Production(tmp_path, tmp_path).run(nights.FIRST, 'traning')
+  assert not list(tmp_path.iterdir())
 
 
 def test_an_invalid_retention_is_refused_before_all_work(tmp_path):

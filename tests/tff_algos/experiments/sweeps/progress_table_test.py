@@ -1,16 +1,23 @@
 """Rounds and time left of running runs, from their growing files."""
 
 import io
+import logging
 import sys
+import types
+
+import pytest
+from absl import logging as absl_logging
 
 from tff_algos.experiments.sweeps import progress_table, run_process
 
 
-class _Clock:
-  seconds = 0.0
-
-  def __call__(self):
-    return self.seconds
+@pytest.fixture
+def clock(monkeypatch):
+  """A clock that stands at `seconds`."""
+  clock = types.SimpleNamespace(seconds=0.0)
+  stopped = types.SimpleNamespace(monotonic=lambda: clock.seconds)
+  monkeypatch.setattr(progress_table, 'time', stopped)
+  return clock
 
 
 def _task(tmp_path, run, num_rounds=10):
@@ -33,9 +40,9 @@ def test_rounds_of_a_file_that_is_being_written(tmp_path):
   assert progress_table.num_rounds(task.folder) == 0
 
 
-def test_a_continued_run_counts_its_own_rounds(tmp_path):
-  clock, task = _Clock(), _task(tmp_path, 'a')
-  table = progress_table.ProgressTable(10, clock)
+def test_a_continued_run_counts_its_own_rounds(tmp_path, clock):
+  task = _task(tmp_path, 'a')
+  table = progress_table.ProgressTable(10)
   table.begin(task)
   clock.seconds = 60.0
   _write(task, 23, first=20)
@@ -45,11 +52,10 @@ def test_a_continued_run_counts_its_own_rounds(tmp_path):
   ]
 
 
-def test_time_left_of_all_runs_and_of_each(tmp_path):
-  clock = _Clock()
+def test_time_left_of_all_runs_and_of_each(tmp_path, clock):
   first, second, third = (_task(tmp_path, run) for run in ('a', 'longer', 'c'))
   _write(first, 4)  # Resumed: these rounds took no time of this sweep.
-  table = progress_table.ProgressTable(30, clock)
+  table = progress_table.ProgressTable(30)
   table.begin(first)
   table.begin(second)
   assert table.lines() == [
@@ -77,11 +83,11 @@ class _Terminal(io.StringIO):
     return True
 
 
-def test_a_terminal_is_redrawn_and_left_clean(tmp_path, monkeypatch):
-  clock, terminal = _Clock(), _Terminal()
+def test_a_terminal_is_redrawn_and_left_clean(tmp_path, clock, monkeypatch):
+  terminal = _Terminal()
   monkeypatch.setattr(sys, 'stderr', terminal)
   task = _task(tmp_path, 'a')
-  with progress_table.ProgressTable(10, clock) as table:
+  with progress_table.ProgressTable(10) as table:
     table.begin(task)
     table.show()
     first = terminal.getvalue()
@@ -92,6 +98,24 @@ def test_a_terminal_is_redrawn_and_left_clean(tmp_path, monkeypatch):
     table.show()
     assert terminal.getvalue() == first + '\x1b[2A\x1b[J' + first
   assert terminal.getvalue().endswith('\x1b[2A\x1b[J')
+
+
+def test_a_line_of_the_log_takes_the_place_of_the_table(
+  tmp_path, clock, monkeypatch
+):
+  del clock
+  terminal = _Terminal()
+  monkeypatch.setattr(sys, 'stderr', terminal)
+  handler = absl_logging.get_absl_handler()
+  line = logging.makeLogRecord({'msg': 'a is refused'})
+  with progress_table.ProgressTable(10) as table:
+    table.begin(_task(tmp_path, 'a'))
+    table.show()
+    shown = terminal.getvalue()
+    assert handler.filter(line)
+    assert terminal.getvalue() == shown + '\x1b[2A\x1b[J'
+  assert terminal.getvalue() == shown + '\x1b[2A\x1b[J'
+  assert handler.filter(line) and len(handler.filters) == 0
 
 
 def test_a_file_gets_no_table(tmp_path, monkeypatch):

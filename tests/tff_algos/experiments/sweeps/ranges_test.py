@@ -67,7 +67,18 @@ def test_intervals_and_choices_in_the_types_of_the_config(tmp_path):
     ),
     (
       {'algorithm.num_clusters': {'low': 2, 'high': '3'}},
-      "must be numbers, got 2 and '3'",
+      "must be finite numbers, got 2 and '3'",
+    ),
+    *(
+      (
+        {'algorithm.proximal_weight': {'low': 0, 'high': high}},
+        'finite numbers',
+      )
+      for high in (10**400, float('inf'), float('nan'))
+    ),
+    (
+      {'algorithm.local_training': [1, 2]},
+      'config.algorithm.local_training is a section; name one of its keys: ',
     ),
     (
       {'algorithm.num_clusters': {'low': 2.0, 'high': 3.5}},

@@ -253,6 +253,13 @@ def test_damaged_json_is_not_finished(tmp_path):
   assert not sweep_runs.is_finished(_CONFIG, tmp_path)
 
 
+def test_a_damaged_parent_is_not_finished(tmp_path):
+  _write(tmp_path)
+  assert sweep_runs.is_finished(_CONFIG, tmp_path)
+  (tmp_path / 'parent.json').write_text('{')
+  assert not sweep_runs.is_finished(_CONFIG, tmp_path)
+
+
 def test_equal_datasets_are_one_and_moved_together(tmp_path, done):
   datasets = tmp_path / 'sweep' / 'datasets'
   other = dataclasses.replace(

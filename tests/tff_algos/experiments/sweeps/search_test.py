@@ -3,6 +3,8 @@
 import copy
 import itertools
 import math
+import resource
+import signal
 import types
 
 import optuna
@@ -228,6 +230,60 @@ def test_values_are_drawn_by_the_seed_of_the_config(tmp_path):
     plan = search.search(options, folder, _Engine())
     drawn.append([run.values for run in plan.runs])
   assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_a_config_without_a_seed_has_its_default(tmp_path):
+  base = {key: value for key, value in _BASE.items() if key != 'seed'}
+  options = _OPTIONS._replace(base=base, num_trials=1, num_seeds=1)
+  folder = tmp_path / 'why?={x}#1'
+  found = search.search(options, folder, _Engine())
+  (known,) = search.search(
+    options._replace(base={**base, 'seed': 0}), tmp_path / 'known', _Engine()
+  ).runs
+  assert found.runs == (known,)
+  assert sorted(path.name for path in tmp_path.iterdir()) == [
+    'known',
+    folder.name,
+  ]
+
+
+@pytest.mark.parametrize(
+  ('damage', 'error', 'words'),
+  [
+    (
+      lambda path: path.write_bytes(b'x' * 5000),
+      errors.DataError,
+      'is damaged',
+    ),
+    (lambda path: path.mkdir(), errors.InfrastructureError, 'unable to open'),
+  ],
+)
+def test_a_study_that_cannot_be_read_is_named(tmp_path, damage, error, words):
+  damage(tmp_path / 'search.db')
+  with pytest.raises(error, match=f'search.db .*{words}'):
+    search.search(_OPTIONS, tmp_path, _Engine())
+
+
+def test_a_full_disk_stops_the_search(tmp_path, monkeypatch):
+  """SQLite takes the limit of a file's size for a disk error."""
+  search.search(_OPTIONS._replace(num_trials=1), tmp_path, _Engine())
+  engine = _Engine()
+
+  def fill(config):
+    del config
+    size = (tmp_path / 'search.db').stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, -1))
+    return False
+
+  engine.refused = fill
+  before = resource.getrlimit(resource.RLIMIT_FSIZE)
+  ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+  try:
+    with pytest.raises(errors.InfrastructureError, match='cannot be read or'):
+      search.search(_OPTIONS._replace(num_trials=40), tmp_path, engine)
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, ignored)
 
 
 def test_a_score_that_is_not_a_number_is_not_reported(tmp_path, monkeypatch):
