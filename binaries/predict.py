@@ -116,7 +116,7 @@ def _request_body() -> dict[str, Any]:
     else:
       with open(_REQUEST_FILE.value, encoding='utf-8') as file:
         content = json.load(file)
-  except (OSError, ValueError) as error:
+  except (OSError, ValueError, RecursionError) as error:
     raise errors.UserError(f'the request cannot be read: {error}') from error
   if isinstance(content, list):
     content = {'instances': content}
@@ -142,9 +142,15 @@ def _token() -> str | None:
     return None
   try:
     with open(_TOKEN_FILE.value, encoding='ascii') as file:
-      return file.read().strip()
+      words = file.read().split()
   except (OSError, ValueError) as error:
     raise errors.UserError(f'the token cannot be read: {error}') from error
+  if len(words) != 1:  # Which are no one's to print.
+    raise errors.UserError(
+      f'--token_file={_TOKEN_FILE.value} must have one token, without blanks; '
+      f'it has {len(words)} words'
+    )
+  return words[0]
 
 
 def _path() -> str:

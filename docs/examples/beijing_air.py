@@ -75,6 +75,10 @@ def rows(hours: list[dict[str, str]]) -> Iterator[list[str]]:
 def write(raw: pathlib.Path, out: pathlib.Path) -> int:
   """Writes the table; returns the number of its rows."""
   found = [row for hours in read_stations(raw) for row in rows(hours)]
+  if not found:
+    raise SystemExit(
+      f'{raw} has no rows of PRSA_Data_*.csv; nothing is written'
+    )
   out.parent.mkdir(parents=True, exist_ok=True)
   with out.open('w', newline='') as file:
     csv.writer(file).writerows([COLUMNS, *found])
@@ -87,6 +91,8 @@ def main() -> None:
   parser.add_argument('--raw', type=pathlib.Path, required=True)
   parser.add_argument('--out', type=pathlib.Path, required=True)
   arguments = parser.parse_args()
+  if not arguments.raw.is_dir() and arguments.raw.suffix != '.zip':
+    parser.error(f'--raw={arguments.raw} is neither a folder nor a .zip')
   print(f'{write(arguments.raw, arguments.out)} rows in {arguments.out}')
 
 

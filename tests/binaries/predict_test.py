@@ -108,6 +108,10 @@ def test_token(tmp_path):
   assert seen == ['Bearer secret']
   done = predict('--instances=[[1]]', '--token_file=/missing')
   assert 'the token cannot be read' in done.stderr.splitlines()[-1]
+  path.write_text('secret\nother\n')
+  done = predict('--instances=[[1]]', f'--token_file={path}')
+  assert 'must have one token, without blanks; it has 2' in done.stderr
+  assert 'secret' not in done.stderr
 
 
 def test_tls(store, tmp_path):
@@ -191,6 +195,7 @@ def test_refusal_is_one_line(url):
     ([], 'give either --instances or --request_file'),
     (['--instances=[1'], 'the request cannot be read: Expecting'),
     (['--instances=3'], 'the request must be a JSON list or object'),
+    ([f'--instances={"[" * 100_000}'], 'cannot be read: maximum recursion'),
     (['--request_file=/missing'], 'No such file'),
     (['--instances=[[1]]', '--url=http://127.0.0.1:1'], 'does not answer'),
     (['--instances=[[1]]', '--url=nonsense'], "'nonsense' must start with"),

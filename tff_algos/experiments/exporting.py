@@ -65,9 +65,7 @@ def export(
   with session.open_session(config, folder, kept=kept) as opened:
     chosen, server_state = opened.restore(round_choice)
     if client_id is not None:
-      bundle = _export_client(opened, target, chosen, server_state, client_id)
-      tracking.register(config, folder, [bundle])
-      return [bundle]
+      return [_export_client(opened, target, chosen, server_state, client_id)]
     facts = lineage.describe(config, folder, opened.dataset, chosen)
     with releases.opened(target) as path, path.unreleased() as hidden:
       bundles = write_bundles(opened, chosen, server_state, hidden)

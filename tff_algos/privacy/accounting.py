@@ -25,6 +25,9 @@ from tff_algos.core import errors
 _INTERVAL, _FINE_INTERVAL = 1e-3, 1e-4
 _FINE_FROM_NOISE = 2.0
 _LARGEST_MULTIPLIER = 2.0**13
+# Less noise has losses beyond the range of the accountant of Poisson sampling,
+# which then takes the memory of all.
+_LEAST_MULTIPLIER = 0.05
 
 
 class Participation(NamedTuple):
@@ -43,6 +46,11 @@ class Participation(NamedTuple):
 def _compose_poisson(
   noise_multiplier: float, sampling_prob: float, num_releases: int
 ) -> dp_accounting.PrivacyAccountant:
+  if noise_multiplier < _LEAST_MULTIPLIER:
+    raise errors.ConfigError(
+      f'a noise multiplier of {noise_multiplier:g} cannot be accounted for; '
+      f'set privacy.noise_multiplier to {_LEAST_MULTIPLIER:g} or more'
+    )
   release = dp_accounting.GaussianDpEvent(noise_multiplier)
   if sampling_prob < 1:
     release = dp_accounting.PoissonSampledDpEvent(sampling_prob, release)
@@ -85,6 +93,9 @@ def epsilon(
     participation: When a client takes part.
     num_releases: Number of releases, >= 0.
     delta: In (0, 1).
+
+  Raises:
+    ConfigError: If the noise is too little to be accounted for.
   """
   if not num_releases:
     return 0.0
@@ -134,8 +145,7 @@ def solve_noise(
       )
   while high - low > 1e-3 * high:
     middle = (low + high) / 2
-    # Little noise has losses beyond the accountant's range.
-    if middle > 0.05 and spent(middle) <= target_epsilon:
+    if middle > _LEAST_MULTIPLIER and spent(middle) <= target_epsilon:
       high = middle
     else:
       low = middle

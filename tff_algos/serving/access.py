@@ -80,7 +80,10 @@ def _read(path: pathlib.Path) -> dict[str, Caller]:
   """Returns hash of the token -> who asks."""
   try:
     entries = json.loads(path.read_text())
-    return dict(_entry(name, value) for name, value in entries.items())
+    found = dict(_entry(name, value) for name, value in entries.items())
+    if len(found) < len(entries):
+      raise ValueError('two names have one sha256')
+    return found
   except (OSError, ValueError, AttributeError, TypeError, KeyError) as error:
     raise errors.UserError(
       f'token file {path} cannot be read: {error}. It must be a JSON object, '
@@ -94,6 +97,8 @@ def _entry(name: str, value: dict[str, Any]) -> tuple[str, Caller]:
     raise ValueError(f'unknown entries of {name!r}')
   if bytes.fromhex(digest).hex() != digest.lower() or len(digest) != 64:
     raise ValueError(f'sha256 of {name!r} must have 64 hex digits')
+  if digest.lower() == hashlib.sha256().hexdigest():
+    raise ValueError(f'sha256 of {name!r} is that of an empty token')
   if client_id is not None and not isinstance(client_id, str):
     raise TypeError(f'client_id of {name!r} must be a string')
   return digest.lower(), Caller(name, client_id)

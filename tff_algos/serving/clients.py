@@ -81,7 +81,17 @@ def rest(server: Server, path: str) -> Generator[Ask]:
 
   It raises RequestError if the server refuses, and OSError or HTTPException if
   it does not answer.
+
+  Raises:
+    UserError: If the URL is none of HTTP, or files of TLS cannot be used, or
+      are given for a URL without TLS.
   """
+  if not server.has_tls and server.tls != client_tls.ClientTls():
+    raise errors.UserError(
+      f'url {server.url!r} is asked without TLS, so that its files cannot be '
+      'used; take https://, or leave out --tls_ca, --tls_certificate and '
+      '--tls_key'
+    )
   if server.has_tls:
     connection = http.client.HTTPSConnection(
       server.host,

@@ -262,4 +262,7 @@ def _refusal_text(message: str) -> str:
   operation = _OPERATION.search(message)
   if operation:
     message = operation.group(1)
-  return errors.shorten(_FUNCTION_NODE.sub('', message).strip().splitlines()[0])
+  first = _FUNCTION_NODE.sub('', message).strip().partition('\n')[0]
+  if first in ('', 'Graph execution error:'):  # A zero byte cut off the rest.
+    return 'the inputs are malformed'
+  return errors.shorten(first)

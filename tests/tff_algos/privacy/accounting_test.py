@@ -72,6 +72,11 @@ def test_a_target_out_of_reach_is_refused():
     accounting.solve_noise(1e-7, _poisson(1.0), 1, 1e-12)
 
 
+def test_noise_beyond_the_accountant_is_refused():
+  with pytest.raises(errors.ConfigError, match='multiplier of 0.001 cannot be'):
+    accounting.epsilon(1e-3, _poisson(1.0), 1, _DELTA)
+
+
 def _tree(multiplier, epoch_releases, num_releases):
   return accounting.epsilon(
     multiplier,

@@ -86,6 +86,14 @@ def test_the_file_is_read_again(path):
     ('{"a": {"sha256": "%s"}}' % ('00 ' * 32), 'must have 64 hex digits'),
     ('{"a": {"sha256": "%s", "client": "b"}}' % ('0' * 64), 'unknown entries'),
     ('{"a": {"sha256": "%s", "client_id": 3}}' % ('0' * 64), 'a string'),
+    (
+      json.dumps({'a': {'sha256': hashlib.sha256(b'').hexdigest()}}),
+      "sha256 of 'a' is that of an empty token",
+    ),
+    (
+      json.dumps({'a': {'sha256': '0a' * 32}, 'b': {'sha256': '0A' * 32}}),
+      'two names have one sha256',
+    ),
   ],
 )
 def test_damaged_files_are_refused(path, content, text):

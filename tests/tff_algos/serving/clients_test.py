@@ -6,12 +6,19 @@ import threading
 import pytest
 
 from tff_algos.core import errors
-from tff_algos.serving import clients
+from tff_algos.serving import client_tls, clients
 
 
 def test_a_port_that_is_none_is_named():
   with pytest.raises(errors.UserError, match="url 'http://a:85o1': Port could"):
     clients.Server('http://a:85o1').port  # noqa: B018
+
+
+def test_files_of_tls_are_not_left_unused():
+  server = clients.Server('http://a', tls=client_tls.ClientTls('ca.pem'))
+  with pytest.raises(errors.UserError, match='asked without TLS, so that'):
+    with clients.rest(server, '/'):
+      pass
 
 
 def test_a_prefix_is_part_of_the_path(served):

@@ -8,6 +8,7 @@ an earlier call wrote there is replaced when data and config are complete;
 other files of these names are refused.
 """
 
+import ast
 import io
 import os
 import pathlib
@@ -34,6 +35,12 @@ _TEST = 'test.parquet'
 _MAKING = '.making'
 # Names a function of this module in its config files.
 _MAKER = 'tff_algos.'
+
+# The kinds of dtype of arrays, see `numpy.dtype.kind`, in words.
+_KINDS = {
+  'features': ('iuf', 'numbers'),
+  'labels': ('iufU', 'numbers or texts'),
+}
 
 Examples = Mapping[str, tuple[Any, Any]]
 
@@ -277,16 +284,22 @@ def _join(what: str, arrays: Sequence[Array]) -> Array:
       + ' and '.join(sorted({f'{o.dtype} {o.shape[1:]}' for o in arrays}))
     )
   joined = np.concatenate(arrays)
-  if joined.dtype.kind != 'O':
-    return joined
-  for value in joined.flat:
-    if not isinstance(value, str):
-      raise errors.DataError(
-        f'the {what} are an array of objects, of which each must be a text, '
-        f'got {value!r}; leave out examples without a value, or make it an '
-        'array of numbers'
-      )
-  return joined.astype(str)
+  if joined.dtype.kind == 'O':
+    for value in joined.flat:
+      if not isinstance(value, str):
+        raise errors.DataError(
+          f'the {what} are an array of objects, of which each must be a text, '
+          f'got {value!r}; leave out examples without a value, or make it an '
+          'array of numbers'
+        )
+    joined = joined.astype(str)
+  kinds, words = _KINDS[what]
+  if joined.dtype.kind not in kinds:
+    raise errors.DataError(
+      f'the {what} must be {words}, got {joined.dtype}; convert them, such as '
+      "by .astype('int32')"
+    )
+  return joined
 
 
 def _elements(elements: Any, x: str, y: str) -> tuple[Array, Array]:
@@ -342,6 +355,12 @@ def _build_table(
   dataset: Mapping[str, Any] | None,
 ) -> dataset_lib.FederatedDataset:
   """Writes the tables as Parquet files, and builds their dataset."""
+  given = {
+    role: '' if name is None else str(name) for role, name in given.items()
+  }
+  for role in ('client', 'label'):
+    if not given[role]:
+      raise errors.DataError(f'name the column of the {role}, got none')
 
   def write(raw: pathlib.Path, place: pathlib.Path) -> proposal_lib.Proposal:
     for name, table in tables.items():
@@ -427,12 +446,25 @@ def _check_is_made(folder: pathlib.Path) -> None:
       )
 
 
+def _is_plain(value: Any) -> bool:
+  """Returns whether a value is read again from its text in a config file."""
+  try:
+    return bool(ast.literal_eval(repr(value)) == value)
+  except (SyntaxError, ValueError):
+    return False
+
+
 def _with_options(
   proposal: proposal_lib.Proposal, dataset: Mapping[str, Any] | None
 ) -> proposal_lib.Proposal:
   """Returns the proposal with the caller's options of `config.dataset`."""
   options = dict(proposal.dataset)
   for key, value in (dataset or {}).items():
+    if not str(key).isidentifier() or not _is_plain(value):
+      raise errors.ConfigError(
+        f'dataset={{{key!r}: {value!r}}} cannot be written to a config file; '
+        'give names of options, and finite numbers, texts, lists and mappings'
+      )
     if isinstance(value, Mapping):
       value = {**options.get(key, {}), **value}
     options[key] = value

@@ -28,11 +28,17 @@ def propose_file(
     DataError: If there are no such data, or no config suits them.
   """
   given = {role: name for role, name in (given or {}).items() if name}
+  if not str(path):
+    raise errors.DataError(
+      'the path of the raw data is empty; name a file or a folder'
+    )
   place = pathlib.Path(path)
   _check_place(place)
   if not place.is_dir():
-    # A pattern without a file is reported as a file that is missing.
-    first = min(glob.glob(str(path)), default=path)
+    # A name may have brackets. A pattern without a file is reported as a file
+    # that is missing.
+    matches = [] if place.is_file() else glob.glob(str(path))
+    first = min(matches, default=path)
     table = columns.read(pathlib.Path(first))
     found = proposal_lib.of_table(str(path), table, given)
   else:

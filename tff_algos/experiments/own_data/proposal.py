@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from pipelines.sources import arrays, images
 from tff_algos.core import errors
 from tff_algos.experiments.own_data import columns as columns_lib
+from tff_algos.features import spec
 
 # Role -> words of the names of its columns.
 _WORDS = {
@@ -514,6 +515,8 @@ def _feature(
   """Returns a column as a feature, or None and the reason."""
   name = {'name': column.name}
   match column.kind:
+    case _ if column.name in spec.RESERVED:
+      return None, 'its name is reserved; rename it to have it as a feature'
     case columns_lib.NUMBER if len(column.values) < 2:
       return None, 'one value alone'
     case columns_lib.NUMBER if column.counts_rows:

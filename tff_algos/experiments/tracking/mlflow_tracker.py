@@ -181,6 +181,7 @@ class MlflowTracker:
     except (self._error, OSError) as error:
       raise errors.InfrastructureError(
         f'MLflow at {self._mlflow.get_tracking_uri()} failed: {error}. Check '
-        'the variable MLFLOW_TRACKING_URI and run the same command again; '
+        'the variable MLFLOW_TRACKING_URI, remove tracking.json of the workdir '
+        'if its run was deleted there, and run the same command again; '
         "--config.tracking.name='' goes on without a tracker"
       ) from error

@@ -2,13 +2,14 @@
 
 import dataclasses
 import pathlib
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import checks
+from tff_algos.core import checks, errors
 from tff_algos.export import manifest, signature_defs
 
 OFF = ''
@@ -26,7 +27,8 @@ class TrackingConfig:
 
   Attributes:
     name: `'mlflow'`, `'wandb'`, or empty for no tracker.
-    experiment: Experiment of MLflow or project of Weights & Biases.
+    experiment: Experiment of MLflow or project of Weights & Biases: letters,
+      digits, `_`, `.`, `-` and blanks, as both take them.
   """
 
   name: str = OFF
@@ -34,6 +36,11 @@ class TrackingConfig:
 
   def __post_init__(self):
     checks.check_one_of('name', self.name, (OFF, MLFLOW, WANDB))
+    if not re.fullmatch(r'[\w. -]+', self.experiment):
+      raise errors.ConfigError(
+        'experiment must be letters, digits, _, ., - and blanks, got '
+        f'{self.experiment!r}'
+      )
 
 
 class Field(NamedTuple):

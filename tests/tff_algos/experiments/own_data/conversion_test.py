@@ -60,6 +60,26 @@ def test_a_call_that_fails_changes_nothing_that_an_earlier_one_wrote(tmp_path):
     assert not (tmp_path / '.making').exists()
 
 
+@pytest.mark.parametrize(
+  'dataset',
+  [
+    {'max_dead_letter_fraction': float('nan')},
+    {'seed': np.arange(2)},
+    {'a b': 1},
+  ],
+)
+def test_options_that_a_config_cannot_have_are_refused(tmp_path, dataset):
+  with pytest.raises(errors.ConfigError, match='cannot be written to a config'):
+    conversion.from_arrays(_clients(), tmp_path, dataset=dataset)
+
+
+@pytest.mark.parametrize('role', ['client', 'label'])
+def test_a_role_without_a_column_is_refused(tmp_path, role):
+  given = {'client': 'who', 'label': 'ill', role: ''}
+  with pytest.raises(errors.DataError, match=f'name the column of the {role}'):
+    conversion.from_pandas(_frame(), tmp_path, **given)
+
+
 @pytest.mark.parametrize('name', ['raw/precious.csv', 'config.py'])
 def test_files_of_no_earlier_call_are_not_replaced(tmp_path, name):
   path = tmp_path / name
@@ -130,6 +150,14 @@ def test_classes_by_name_of_arrays_of_objects(tmp_path):
     (
       {'a': (np.zeros((3, 2)), [0, 1, 0]), 'b': (np.zeros((3, 4)), [0, 1, 0])},
       r'one shape and one kind of dtype, got float64 \(2,\) and float64 \(4,\)',
+    ),
+    (
+      {'a': (np.zeros((3, 2), bool), [0, 1, 0])},
+      'the features must be numbers, got bool; convert them',
+    ),
+    (
+      {'a': (np.zeros((3, 2)), [False, True, False])},
+      'the labels must be numbers or texts, got bool',
     ),
     (
       {'a': (np.zeros((3, 2)), [0, 1, 0]), 'b': (np.zeros((3, 2)), ['x'] * 3)},

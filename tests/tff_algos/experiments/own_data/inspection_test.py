@@ -59,6 +59,33 @@ def test_folder_of_tables(tmp_path):
     inspection.propose_file(tmp_path, 'inspect')
 
 
+def test_a_name_with_brackets_is_a_name(tmp_path):
+  raw_data.write_csv(tmp_path)
+  path = tmp_path / '[a].csv'
+  (tmp_path / 'table.csv').rename(path)
+  (tmp_path / 'a.csv').write_text('damaged')
+  text = inspection.propose_file(path, 'inspect', {'label': 'y'})
+  assert "classes=('no', 'yes')" in text
+
+
+def test_a_reserved_name_is_no_feature(tmp_path):
+  raw_data.write_csv(tmp_path)
+  path = tmp_path / 'table.csv'
+  header, *rows = path.read_text().splitlines()
+  lines = [f'{header},mixture', *(f'{row},{i}' for i, row in enumerate(rows))]
+  path.write_text('\n'.join(lines))
+  text = inspection.propose_file(path, 'inspect', {'label': 'y'})
+  assert "'mixture'}" not in text
+  assert 'its name is reserved' in text.replace('\n', ' ')
+
+
+def test_an_empty_path_is_refused():
+  with pytest.raises(
+    errors.DataError, match='the path of the raw data is empty'
+  ):
+    inspection.propose_file('', 'inspect')
+
+
 @pytest.mark.parametrize(
   ('write', 'source'),
   [

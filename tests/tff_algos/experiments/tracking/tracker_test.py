@@ -30,3 +30,9 @@ def test_a_bundle_is_read_with_its_signature(tmp_path):
 def test_an_unknown_tracker_is_refused():
   with pytest.raises(errors.ConfigError, match="name .*mlflow.*'neptune'"):
     tracker.TrackingConfig('neptune')
+
+
+@pytest.mark.parametrize('name', ['', 'a/b', "team's", 'a:b'])
+def test_an_experiment_that_no_tracker_takes_is_refused(name):
+  with pytest.raises(errors.ConfigError, match='experiment must be letters'):
+    tracker.TrackingConfig('mlflow', name)
