@@ -145,7 +145,7 @@ def _token() -> str | None:
       words = file.read().split()
   except (OSError, ValueError) as error:
     raise errors.UserError(f'the token cannot be read: {error}') from error
-  if len(words) != 1:  # Which are no one's to print.
+  if len(words) != 1:  # Secrets, which are not printed.
     raise errors.UserError(
       f'--token_file={_TOKEN_FILE.value} must have one token, without blanks; '
       f'it has {len(words)} words'

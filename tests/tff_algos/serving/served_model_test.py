@@ -26,6 +26,17 @@ def test_model_of_somebody_else_is_served(doubling):
   assert not doubling.row_wise
 
 
+def test_a_cut_off_message_of_a_graph_is_a_sentence(doubling, monkeypatch):
+  def fail(**unused_inputs):
+    message = 'Graph execution error:\n\nDetected at node'
+    raise tf.errors.InvalidArgumentError(None, None, message)
+
+  loaded = types.SimpleNamespace(signatures={'serving_default': fail})
+  monkeypatch.setattr(doubling, '_loaded', loaded)
+  with pytest.raises(errors.RequestError, match='^the inputs are malformed$'):
+    doubling.predict('serving_default', {'x': np.float32([1])})
+
+
 def test_batch_that_does_not_fit_in_memory_is_too_large(doubling, monkeypatch):
   def fail(**unused_inputs):
     raise tf.errors.ResourceExhaustedError(None, None, 'OOM')

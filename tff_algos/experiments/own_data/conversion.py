@@ -436,7 +436,8 @@ def _build(
 def _check_is_made(folder: pathlib.Path) -> None:
   """Raises DataError if what is to be replaced is of no earlier call."""
   config = folder / CONFIG
-  if config.is_file() and _MAKER in config.read_text(errors='replace'):
+  mark = f'\n\n  {_MAKER}'
+  if config.is_file() and mark in config.read_text(errors='replace'):
     return
   for place in (config, folder / _RAW):
     if os.path.lexists(place):
