@@ -68,6 +68,6 @@ def publish() -> None:
 
 def _is_address(value: object) -> bool:
   """Other flags may have addresses that are none of a store, as of a server."""
-  return isinstance(value, str) and value.startswith(
+  return isinstance(value, str) and value.lower().startswith(
     tuple(f'{scheme}://' for scheme in objects.SCHEMES)
   )

@@ -90,7 +90,10 @@ def _find_problem_of_number(
 
 def _find_problem_of_text(feature: spec_lib.Feature, value: Any) -> str | None:
   del feature
-  return None if is_unicode(value) else 'not Unicode text'
+  if not is_unicode(value):
+    return 'not Unicode text'
+  # Which tables of words drop at their end.
+  return 'a text with a zero byte' if '\0' in value else None
 
 
 def _find_problem_of_image(feature: spec_lib.Feature, value: Any) -> str | None:

@@ -103,7 +103,10 @@ def _decompress(kind: int, content: bytes) -> bytes:
     return content
   size, start = _varint(content, 0)
   codec = pyarrow.Codec(_CODECS[kind])
-  return codec.decompress(content[start:], size, asbytes=True)
+  try:
+    return codec.decompress(content[start:], size, asbytes=True)
+  except OSError as error:
+    raise ValueError(f'it cannot be decompressed: {error}') from None
 
 
 def _fields(message: bytes) -> dict[int, int]:

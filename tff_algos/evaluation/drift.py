@@ -56,8 +56,8 @@ class DriftConfig:
     max_far_clients: Share of the new clients that are far from every cluster:
       their loss under the best cluster model exceeds `far_quantile`, or no
       model has a finite one.
-    max_loss_increase: Relative increase of the loss under the best cluster
-      model, mean over the clients that stayed; 1 is twice the loss.
+    max_loss_increase: Relative increase of the mean loss of the clients that
+      stayed, each under its best cluster model; 1 is twice the loss.
     far_quantile: Quantile of the losses of the parent's clients on its own
       data, each under its best cluster model.
   """

@@ -3,8 +3,9 @@
 The rules are the same for all algorithms: results are metrics on held-out
 examples (training accuracy is reported separately, under its own name); an
 unseen client chooses its cluster on its training split, never with test labels;
-metrics are summarized over all clients by example-weighted mean, plain mean and
-worst decile; and every accuracy is reported with the majority-class baseline.
+scores of clients are summarized by example-weighted mean, plain mean and, but
+for attacked runs, worst decile; and accuracies of participating clients' tests
+and held-out examples are reported with the majority-class baseline.
 
 Metric names have the form `<clients>/<split>/<model>/<metric>`.
 """
@@ -335,11 +336,14 @@ class Evaluator:
         (self._model.score_name, scores['score']),
         ('loss', scores['loss']),
       ):
+        weight = stat.weight[pieces]
         values = statistics.value_of(
           statistics.MeanStat(
-            stat.total[pieces].sum(axis=0), stat.weight[pieces].sum(axis=0)
+            stat.total[pieces].sum(axis=0), weight.sum(axis=0)
           )
         )
+        # Not that of the pieces on which the model happens to be finite.
+        values = np.where((weight == 0).any(axis=0), np.nan, values)
         for cluster_id, value in enumerate(values):
           metrics[f'held_out/{source_name}/cluster_{cluster_id}/{key}'] = value
         if key == self._model.score_name:

@@ -31,8 +31,9 @@ class Fall(NamedTuple):
     before: Statistic of the first model's scores.
     after: Of the second model's.
     fall: How much worse the second one is; negative if it is better.
-    low: One-sided lower confidence bound of the fall.
-    high: One-sided upper confidence bound of the fall.
+    low: One-sided lower confidence bound of the fall; of one unit, which has
+      none, the fall.
+    high: One-sided upper confidence bound of the fall; likewise.
   """
 
   before: float

@@ -252,10 +252,11 @@ def _pick_cluster(
   x: tf.Tensor,
   label: tf.Tensor,
 ) -> _Outputs:
+  counts = model.loss_weights(label, tf.ones(tf.shape(label)[:1]))
   checks = [
     prediction.require_same_rows('label', label, x),
     prediction.require_rows(
-      (tf.size(label) > 0)[tf.newaxis],
+      (tf.reduce_sum(counts) > 0)[tf.newaxis],
       lambda _: tf.constant('pick_cluster needs at least one example'),
     ),
   ]
@@ -273,7 +274,6 @@ def _pick_cluster(
     lambda weights: model.example_losses(model.apply(weights, x), label),
     tf.nest.map_structure(tf.convert_to_tensor, variables),
   )
-  counts = model.loss_weights(label, tf.ones(tf.shape(label)[:1]))
   mean_loss = tf.reduce_sum(losses * counts, axis=1) / tf.reduce_sum(counts)
   infinity = tf.constant(np.inf, tf.float32)
   mean_loss = tf.where(tf.math.is_nan(mean_loss), infinity, mean_loss)

@@ -25,7 +25,8 @@ LABELS_FILE = 'labels.json'
 STABLE = 'stable'
 CANARY = 'canary'
 
-_LABEL = re.compile(r'[A-Za-z0-9._-]+')
+# As a part of URLs, where a name of dots leads elsewhere.
+_LABEL = re.compile(r'[A-Za-z0-9_-][A-Za-z0-9._-]*')
 _LABELS_KEY = 'labels'
 _SHARE_KEY = 'canary_share'
 
@@ -90,8 +91,8 @@ def assign(
     with folder_lock.exclusive(folder, versions.busy(folder)):
       found = read(folder)
       for model in models:
-        there = versions.version_folders(folder / model)
-        _check(model, labels, there)
+        if labels.versions:  # Else its folder may be gone.
+          _check(model, labels, versions.version_folders(folder / model))
         found[model] = labels
       content = {
         model: {

@@ -205,7 +205,8 @@ def _signatures(
       tape.watch(weights)
       losses = model.example_losses(model.apply(weights, x), label)
       counts = model.loss_weights(label, tf.ones(tf.shape(x)[:1]))
-      loss = tf.reduce_sum(losses * counts) / tf.reduce_sum(counts)
+      num_labels = tf.maximum(tf.reduce_sum(counts), 1.0)
+      loss = tf.reduce_sum(losses * counts) / num_labels
     gradients = tape.gradient(
       loss, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO
     )

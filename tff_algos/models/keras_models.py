@@ -153,7 +153,7 @@ def replace_batch_norm(
   Args:
     keras_model: Functional or sequential; normalizes the last axis.
     max_groups: Most groups; the largest divisor of the channels up to it is
-      taken.
+      taken, or 1 where examples are vectors.
   """
 
   def clone(layer: tf.keras.layers.Layer) -> tf.keras.layers.Layer:
@@ -170,8 +170,10 @@ def replace_batch_norm(
         'last one: replace it by hand'
       )
     channels = int(layer.input_shape[-1])
+    # Without places, a group of one unit would be constant.
+    most = max_groups if last > 1 else 1
     return tf.keras.layers.GroupNormalization(
-      max(g for g in range(1, max_groups + 1) if channels % g == 0),
+      max(g for g in range(1, most + 1) if channels % g == 0),
       epsilon=layer.epsilon,
       center=layer.center,
       scale=layer.scale,

@@ -17,7 +17,8 @@ class MlpConfig(model_options.ModelConfig):
 
   Attributes:
     hidden_sizes: Units of each hidden layer, each >= 1.
-    normalization: `'none'` or `'group'`, before each activation.
+    normalization: `'none'` or `'group'`, of one group, before each activation;
+      hidden layers then have 2 units or more.
   """
 
   hidden_sizes: tuple[int, ...] = (64,)
@@ -26,7 +27,9 @@ class MlpConfig(model_options.ModelConfig):
   def __post_init__(self):
     super().__post_init__()
     for size in self.hidden_sizes:
-      checks.check_int('hidden_sizes', size, minimum=1)
+      # Normalized by itself a unit would be constant.
+      fewest = 1 if self.normalization == 'none' else 2
+      checks.check_int('hidden_sizes', size, minimum=fewest)
     layers.check_normalization(self.normalization)
 
 
@@ -64,7 +67,7 @@ def build_mlp(
         outputs, weights[f'dense_{i}/kernel'], weights[f'dense_{i}/bias']
       )
       if config.normalization == 'group' and i < num_layers - 1:
-        outputs = layers.group_norm(
+        outputs = layers.layer_norm(
           outputs, weights[f'norm_{i}/scale'], weights[f'norm_{i}/offset']
         )
     return outputs

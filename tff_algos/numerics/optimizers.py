@@ -66,6 +66,11 @@ class OptimizerConfig:
       checks.check_below_one(name, getattr(self, name))
     checks.check_positive('epsilon', self.epsilon)
     checks.check_at_least('clip_norm', self.clip_norm, 0)
+    if self.name == 'adam' and self.momentum:
+      raise errors.ConfigError(
+        f"momentum is {self.momentum:g}, which is SGD's; Adam has beta_1: set "
+        'momentum to 0'
+      )
     for name, is_kept in (
       ('beta_1', np.float32(self.beta_1) < 1),
       ('beta_2', np.float32(self.beta_2) < 1),

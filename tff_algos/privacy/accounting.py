@@ -25,9 +25,9 @@ from tff_algos.core import errors
 _INTERVAL, _FINE_INTERVAL = 1e-3, 1e-4
 _FINE_FROM_NOISE = 2.0
 _LARGEST_MULTIPLIER = 2.0**13
-# Less noise has losses beyond the range of the accountant of Poisson sampling,
-# which then takes the memory of all.
-_LEAST_MULTIPLIER = 0.05
+# With less noise the accountant of Poisson sampling fails, or takes the memory
+# of all.
+_LEAST_MULTIPLIER = 0.1
 
 
 class Participation(NamedTuple):
@@ -46,11 +46,6 @@ class Participation(NamedTuple):
 def _compose_poisson(
   noise_multiplier: float, sampling_prob: float, num_releases: int
 ) -> dp_accounting.PrivacyAccountant:
-  if noise_multiplier < _LEAST_MULTIPLIER:
-    raise errors.ConfigError(
-      f'a noise multiplier of {noise_multiplier:g} cannot be accounted for; '
-      f'set privacy.noise_multiplier to {_LEAST_MULTIPLIER:g} or more'
-    )
   release = dp_accounting.GaussianDpEvent(noise_multiplier)
   if sampling_prob < 1:
     release = dp_accounting.PoissonSampledDpEvent(sampling_prob, release)
@@ -99,6 +94,11 @@ def epsilon(
   """
   if not num_releases:
     return 0.0
+  if noise_multiplier < _LEAST_MULTIPLIER:
+    raise errors.ConfigError(
+      f'a noise multiplier of {noise_multiplier:g} cannot be accounted for; '
+      f'set privacy.noise_multiplier to {_LEAST_MULTIPLIER:g} or more'
+    )
   if participation.epoch_releases:
     accountant = _compose_trees(
       noise_multiplier, participation.epoch_releases, num_releases
@@ -125,7 +125,7 @@ def solve_noise(
     delta: In (0, 1).
 
   Returns:
-    z, at most 1e-3 of it above the least that is not below 0.05.
+    z, at most 1e-3 of it above the least that is not below 0.1.
 
   Raises:
     ConfigError: If no multiplier up to 8,192 does.

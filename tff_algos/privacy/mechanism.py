@@ -19,6 +19,17 @@ from tff_algos.core import config as config_lib
 _SLACK = 1e-9
 
 
+# Least and largest norm at which contributions are clipped.
+CLIP_NORMS = (1e-6, 1e6)
+
+
+def _check_at_most(name: str, value: float, maximum: float) -> None:
+  if value > maximum:
+    raise errors.ConfigError(
+      f'privacy.{name} must be at most {maximum:g}, got {value:g}'
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class AdaptiveClippingConfig:
   """Options of the clipping norm that follows a quantile (Andrew et al. 2021).
@@ -26,7 +37,7 @@ class AdaptiveClippingConfig:
   Attributes:
     target_quantile: gamma, share of the clients whose contribution is not
       clipped, in (0, 1]; 0 keeps the clipping norm fixed.
-    learning_rate: eta_C of the geometric update, > 0.
+    learning_rate: eta_C of the geometric update, in (0, 10].
     share: Share of 1 / z^2 that goes to the count of clients below the norm, in
       (0, 1).
   """
@@ -38,6 +49,7 @@ class AdaptiveClippingConfig:
   def __post_init__(self):
     checks.check_fraction('target_quantile', self.target_quantile)
     checks.check_positive('learning_rate', self.learning_rate)
+    _check_at_most('adaptive_clipping.learning_rate', self.learning_rate, 10)
     checks.check_proper_share('share', self.share)
 
 
@@ -51,7 +63,7 @@ class PrivacyConfig:
       training stops before the target is exceeded.
     target_epsilon: Budget, >= 0; 0 for none. Without `noise_multiplier`, the
       noise is solved such that `num_rounds` rounds spend it.
-    delta: delta of (epsilon, delta), in (0, 1).
+    delta: delta of (epsilon, delta), in [1e-12, 1).
     num_rounds: Rounds for which the noise is solved, >= 0; 0 for the rounds of
       the run. Set it where further runs continue this one.
     sampling_prob: q of Poisson sampling: each client with examples takes part
@@ -60,7 +72,8 @@ class PrivacyConfig:
       order, and whose noise is that of tree aggregation (DP-FTRL), >= 1; 0 for
       Poisson sampling and independent noise.
     clip_norm: L2 norm at which a client's contribution, all fields and clusters
-      together, is clipped, > 0; the initial one with adaptive clipping.
+      together, is clipped, in [1e-6, 1e6]; the initial one with adaptive
+      clipping, which stays in this range.
     adaptive_clipping: Options of a clipping norm that follows a quantile.
     count_share: Share of 1 / z^2 that goes to the clusters' counts of clients,
       in (0, 1); unused where there is one mean, whose divisor is the
@@ -83,15 +96,19 @@ class PrivacyConfig:
     checks.check_at_least('noise_multiplier', self.noise_multiplier, 0)
     checks.check_at_least('target_epsilon', self.target_epsilon, 0)
     checks.check_proper_share('delta', self.delta)
+    # With less the accountant finds no epsilon.
+    checks.check_at_least('delta', self.delta, 1e-12)
     checks.check_int('num_rounds', self.num_rounds, minimum=0)
     checks.check_share('sampling_prob', self.sampling_prob)
     checks.check_int('rounds_per_epoch', self.rounds_per_epoch, minimum=0)
     if self.rounds_per_epoch:
       self._check_tree()
-    checks.check_positive('clip_norm', self.clip_norm)
+    checks.check_at_least('clip_norm', self.clip_norm, CLIP_NORMS[0])
+    _check_at_most('clip_norm', self.clip_norm, CLIP_NORMS[1])
     checks.check_proper_share('count_share', self.count_share)
     checks.check_at_least('min_count', self.min_count, 1)
-    if self.count_share + self.adaptive_clipping.share >= 1:
+    adaptive = self.adaptive_clipping
+    if adaptive.target_quantile and self.count_share + adaptive.share >= 1:
       raise errors.ConfigError(
         f'privacy.count_share is {self.count_share:g} and '
         f'privacy.adaptive_clipping.share is {self.adaptive_clipping.share:g}; '

@@ -244,6 +244,7 @@ def make_private(
         -adaptive.learning_rate
         * (tf.clip_by_value(below, 0.0, 1.0) - adaptive.target_quantile)
       )
+      clip_norm = tf.clip_by_value(clip_norm, *mechanism.CLIP_NORMS)
       metrics = OrderedDict(metrics, clip_norm=clip_norm)
     extra = state.extra._replace(
       clip_norm=clip_norm, num_releases=num_releases + 1

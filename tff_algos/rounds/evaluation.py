@@ -138,7 +138,8 @@ def build_newcomer_evaluation(
   """Returns the phase that scores newcomers by their fitted memberships.
 
   The client input is that membership, `[num_clusters]`. Server metrics: `loss`
-  and `score`, MeanStats of shape `[cohort]`.
+  and `score`, MeanStats of shape `[cohort]`, of weight 0 where the model is not
+  finite.
 
   Args:
     algorithm: The algorithm with the served models.
@@ -155,7 +156,9 @@ def build_newcomer_evaluation(
   ) -> algorithm_lib.ClientOutput:
     del seed
     weights = newcomers.weights(server_state, membership)
-    result = _client_stats(model, model.apply(weights, data.x), data)
+    result = _of_finite(
+      _client_stats(model, model.apply(weights, data.x), data)
+    )
     return algorithm_lib.ClientOutput(result, client_state, OrderedDict())
 
   return _collecting_phase(

@@ -40,8 +40,8 @@ def held() -> Generator[None]:
     yield
   finally:
     restore()
-  if received:
-    signal.raise_signal(received[0])
+    if len(received) == 1:  # Also if the block fails.
+      signal.raise_signal(received[0])
 
 
 def take_back() -> None:

@@ -99,6 +99,8 @@ class CachedObject:
         f'{self._objects.address}/{self._name} is damaged: it has less than '
         f'{self.size} bytes. Delete it, and publish the folder again'
       )
-    os.pwrite(self._file.fileno(), content, start)
+    self._file.seek(start)
+    self._file.write(content)
+    self._file.flush()
     self.num_fetched_bytes += len(content)
     self._is_here[first:last] = b'\1' * (last - first)

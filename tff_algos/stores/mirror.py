@@ -88,7 +88,9 @@ class Mirror:
     durable.make_folder(self._place)
 
   def fetch(self, patience_seconds: float = _PATIENCE_SECONDS) -> bool:
-    """Makes the folder equal to the published snapshot, if it is not yet.
+    """Makes the folder equal to the published snapshot, if it is of another.
+
+    What programs of this machine changed in it and have not published stays.
 
     Args:
       patience_seconds: How long to wait for another process of this machine.

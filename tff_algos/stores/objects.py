@@ -21,7 +21,7 @@ from tff_algos.core import errors, extras
 
 SCHEMES = ('s3', 'gs', 'memory')
 
-_ADDRESS = re.compile(r'([a-z][a-z0-9+.-]+)://(.*)', re.DOTALL)
+_ADDRESS = re.compile(r'([a-z][a-z0-9+.-]+)://(.*)', re.DOTALL | re.IGNORECASE)
 _PATIENCE = datetime.timedelta(minutes=3)
 # An endpoint without TLS is taken if the environment names one.
 _CLIENT: Any = {'allow_http': True, 'connect_timeout': '10s', 'timeout': '60s'}

@@ -121,7 +121,7 @@ def _copied(
           f'nothing is at {objects.address}; mend the address, or upload the '
           'files'
         )
-      if there == _read(listing):
+      if there == _read(listing, folder):
         yield state
         return
     try:
@@ -140,7 +140,7 @@ def _update(
   listing: pathlib.Path,
 ) -> None:
   """Brings a copy up to a listing of objects, unless it is so."""
-  here = _read(listing)
+  here = _read(listing, folder)
   if here == there:
     return
   # What is written next is neither the old nor the new copy.
@@ -164,10 +164,13 @@ def _list(
   }
 
 
-def _read(listing: pathlib.Path) -> dict[str, list[object]]:
+def _read(
+  listing: pathlib.Path, folder: pathlib.Path
+) -> dict[str, list[object]]:
+  """Returns the listing of a copy; an empty one if there is no whole copy."""
   try:
-    return json.loads(listing.read_text())
-  except FileNotFoundError:
+    return json.loads(listing.read_text()) if folder.is_dir() else {}
+  except (FileNotFoundError, ValueError):
     return {}
 
 

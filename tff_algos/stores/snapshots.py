@@ -71,7 +71,7 @@ def read(objects: objects_lib.Objects, sha256: str | None) -> Snapshot:
   """Returns a snapshot; an empty one for None.
 
   Raises:
-    DataError: If it is damaged.
+    DataError: If it is damaged, or a name or link leads out of the folder.
     FileNotFoundError: If it is not there any more.
   """
   if sha256 is None:
@@ -82,7 +82,24 @@ def read(objects: objects_lib.Objects, sha256: str | None) -> Snapshot:
       f'{objects.address}/{SNAPSHOTS}/{sha256} is damaged. Publish the folder '
       'again'
     )
-  return Snapshot(**json.loads(content))
+  snapshot = Snapshot(**json.loads(content))
+  for name in (*snapshot.files, *snapshot.links, *snapshot.folders):
+    target = snapshot.links.get(name, '')
+    place = os.path.join(os.path.dirname(name), target)
+    if not (_is_inside(name) and _is_inside(place)) or os.path.isabs(target):
+      raise errors.DataError(
+        f'{objects.address}/{SNAPSHOTS}/{sha256} has {name!r}, which leads out '
+        'of its folder, and is not written by this library. Publish the folder '
+        'again'
+      )
+  return snapshot
+
+
+def _is_inside(path: str) -> bool:
+  """Returns whether a relative path stays in its folder."""
+  return (
+    not os.path.isabs(path) and os.path.normpath(path).split('/')[0] != '..'
+  )
 
 
 class Publisher:

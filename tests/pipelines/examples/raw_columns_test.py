@@ -31,6 +31,7 @@ _GOOD = {'age': 31.0, 'income': 5.0, 'note': 'ü'}
     ),
     ({'income': -1.0}, ('negative, which has no logarithm', 'income', '-1.0')),
     ({'note': '\ud800'}, ('not Unicode text', 'note', "'\\ud800'")),
+    ({'note': 'a\0'}, ('a text with a zero byte', 'note', "'a\\x00'")),
   ],
 )
 def test_problems(values, expected):

@@ -1,3 +1,4 @@
+import contextlib
 import random
 
 import numpy as np
@@ -61,6 +62,12 @@ def test_another_file_is_refused(tmp_path):
     'footer cannot': content[:-1],
     'cannot be read': b'short',
   }
+  _, compressed = _write(tmp_path / 'file', [1000, 1000], 'group_size:1')
+  for place in range(len(compressed) - 1200, len(compressed)):
+    flipped = bytearray(compressed)
+    flipped[place] ^= 255
+    with contextlib.suppress(errors.DataError):
+      record_ranges.find(lambda a, b, c=flipped: bytes(c[a:b]), len(flipped))
   for words, damaged in wrong.items():
     with pytest.raises(errors.DataError, match=words):
       record_ranges.find(lambda a, b, c=damaged: c[a:b], len(damaged))

@@ -1,6 +1,7 @@
 """The evaluation contract against a NumPy evaluation of a real dataset."""
 
 import dataclasses
+import types
 
 import numpy as np
 import pytest
@@ -185,6 +186,31 @@ def test_unseen_client_chooses_no_broken_cluster(case):
     others.mean(),
     rtol=1e-12,
   )
+
+
+def test_a_model_that_overflows_on_some_held_out_examples_has_no_score(
+  case, monkeypatch
+):
+  """Nor is it the best, as it would be on the others alone."""
+  weight = np.ones([4, evaluated.NUM_CLUSTERS])
+  total = np.full_like(weight, 0.5)
+  weight[1, 0] = total[1, 0] = 0.0
+  total[0, 0] = 1.0 if case.is_classification else 0.1
+  stat = statistics.MeanStat(total, weight)
+  held_out = types.SimpleNamespace(
+    population=types.SimpleNamespace(num_clients=4),
+    source_index=np.array([0, 0, 1, 1]),
+  )
+  monkeypatch.setattr(case.evaluator, '_held_out', held_out)
+  monkeypatch.setattr(
+    case.evaluator, '_run', lambda *_: {'score': stat, 'loss': stat}
+  )
+  found = case.evaluator._evaluate_held_out(None)
+  score, first = case.algorithm.cluster_model.score_name, 'held_out'
+  first += f'/{case.dataset.source_names[0]}'
+  assert np.isnan(found[f'{first}/cluster_0/{score}'])
+  assert found[f'{first}/cluster_1/{score}'] == 0.5
+  assert found[f'held_out/mean/best_cluster/{score}'] == 0.5
 
 
 def test_memberships_are_those_of_the_participating_clients(case):

@@ -3,6 +3,7 @@
 import errno
 import json
 import pathlib
+import shutil
 
 import pytest
 
@@ -42,6 +43,7 @@ def test_what_is_assigned_is_read(folder):
     (['c'], CANARY, 'No such file'),
     (['a'], labels.Labels({'': 1}), "label '' of 'a' must have letters"),
     (['a'], labels.Labels({'x/y': 1}), "label 'x/y' of 'a'"),
+    (['a'], labels.Labels({'..': 2}), "label '..' of 'a'"),
     (['a'], labels.Labels({'x': 0}), 'a whole number from 1, got 0'),
     (['a'], labels.Labels({'stable': 1}, 0.5), "needs both labels, 'stable'"),
     (['a'], CANARY._replace(canary_share=1.5), 'from 0 to 1, got 1.5'),
@@ -79,6 +81,13 @@ def test_damaged_files(folder, content, text):
   with pytest.raises(errors.ExportError, match=text):
     labels.assign(folder, ['a'], CANARY)
   assert (folder / 'labels.json').read_text() == content
+
+
+def test_labels_of_a_model_that_is_gone_are_removed(folder):
+  labels.assign(folder, ['a'], labels.Labels({'before': 2}))
+  shutil.rmtree(folder / 'a')
+  labels.assign(folder, ['a'], labels.Labels())
+  assert not labels.read(folder)
 
 
 def test_one_process_writes_at_a_time(folder):

@@ -559,6 +559,16 @@ def test_group_norm_takes_the_place_of_batch_norm():
   assert (norm.groups, norm.epsilon) == (3, 0.01)
 
 
+def test_group_norm_of_dense_layers_has_one_group():
+  """Of a group for each unit the outputs would be constant."""
+  replaced = keras_models.replace_batch_norm(
+    tf.keras.Sequential(
+      [L.Input((3,)), L.Dense(8), L.BatchNormalization(name='norm')]
+    )
+  )
+  assert replaced.get_layer('norm').groups == 1
+
+
 def test_group_norm_takes_its_place_in_a_nested_model():
   def build(input_shape, num_outputs):
     inner = tf.keras.Sequential(
@@ -571,7 +581,7 @@ def test_group_norm_takes_its_place_in_a_nested_model():
 
   model = _assert_as_keras(build, (3,), 2)
   assert any('norm/gamma' in name for name in model.weights_spec())
-  assert build((3,), 2).get_layer('body').get_layer('norm').groups == 4
+  assert build((3,), 2).get_layer('body').get_layer('norm').groups == 1
 
 
 def test_a_norm_of_another_axis_is_not_replaced():

@@ -59,10 +59,10 @@ def test_group_norm_stands_before_the_activation():
   weights = _randomized(model.initialize(tf.constant([0, 1])))
   x = _random(7, 6)
   hidden = x @ weights['dense_0/kernel'].numpy() + weights['dense_0/bias']
-  grouped = hidden.numpy().reshape(7, 8, 2)
-  grouped = grouped - grouped.mean(axis=2, keepdims=True)
-  grouped /= np.sqrt(np.mean(grouped**2, axis=2, keepdims=True) + 1e-5)
-  hidden = grouped.reshape(7, 16) * weights['norm_0/scale'].numpy()
+  # One group: eight of two units, or of one, would lose their values.
+  grouped = hidden.numpy() - hidden.numpy().mean(axis=1, keepdims=True)
+  grouped /= np.sqrt(np.mean(grouped**2, axis=1, keepdims=True) + 1e-5)
+  hidden = grouped * weights['norm_0/scale'].numpy()
   hidden = np.maximum(hidden + weights['norm_0/offset'].numpy(), 0)
   expected = hidden @ weights['dense_1/kernel'].numpy()
   expected += weights['dense_1/bias'].numpy()
@@ -84,6 +84,10 @@ def test_no_hidden_layer_is_logistic_regression():
   ('options', 'text'),
   [
     ({'hidden_sizes': (5, 0)}, 'hidden_sizes must be an integer >= 1, got 0'),
+    (
+      {'hidden_sizes': (5, 1), 'normalization': 'group'},
+      'hidden_sizes must be an integer >= 2, got 1',
+    ),
     ({'normalization': 'batch'}, "normalization 'batch' is refused"),
     ({'normalization': 'layer'}, "normalization must be one of .* got 'layer'"),
   ],

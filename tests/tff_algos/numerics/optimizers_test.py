@@ -235,6 +235,7 @@ def test_a_limit_that_no_gradient_reaches_changes_no_bit():
     ({'beta_1': -0.1}, 'beta_1 must be a number >= 0 and < 1, got -0.1'),
     ({'beta_2': 1.5}, 'beta_2 must be a number >= 0 and < 1, got 1.5'),
     ({'epsilon': 0.0}, 'epsilon must be a finite number > 0, got 0.0'),
+    ({'name': 'adam', 'momentum': 0.9}, "momentum is 0.9, which is SGD's"),
     ({'beta_1': 1 - 1e-8}, 'beta_1 is 0.99999999, which is 1.0 in float32'),
     ({'beta_2': 1 - 1e-8}, 'beta_2 is 0.99999999, which is 1.0 in float32'),
     ({'epsilon': 1e-50}, 'epsilon is 1e-50, which is 0.0 in float32'),

@@ -72,9 +72,17 @@ def test_a_target_out_of_reach_is_refused():
     accounting.solve_noise(1e-7, _poisson(1.0), 1, 1e-12)
 
 
-def test_noise_beyond_the_accountant_is_refused():
-  with pytest.raises(errors.ConfigError, match='multiplier of 0.001 cannot be'):
-    accounting.epsilon(1e-3, _poisson(1.0), 1, _DELTA)
+@pytest.mark.parametrize('multiplier', [1e-3, 0.06])
+def test_noise_beyond_the_accountant_is_refused(multiplier):
+  with pytest.raises(
+    errors.ConfigError, match=f'of {multiplier} cannot be acc'
+  ):
+    accounting.epsilon(multiplier, _poisson(0.01), 1, _DELTA)
+
+
+def test_a_large_budget_is_kept_with_the_least_noise():
+  found = accounting.solve_noise(100.0, _poisson(0.01), 1, _DELTA)
+  assert 0.1 <= found < 0.1002
 
 
 def _tree(multiplier, epoch_releases, num_releases):

@@ -31,7 +31,9 @@ def test_parts_have_the_joint_noise_multiplier(has_counts, adaptive):
   [
     ({'delta': 0.0}, 'delta'),
     ({'sampling_prob': 1.5}, 'sampling_prob'),
+    ({'delta': 1e-15}, 'delta must be a finite number >= 1e-12'),
     ({'clip_norm': 0.0}, 'clip_norm'),
+    ({'clip_norm': 1e39}, 'privacy.clip_norm must be at most 1e.06'),
     ({'min_count': 0.5}, 'min_count'),
     ({'count_share': 1.0}, 'share'),
     ({'rounds_per_epoch': -1}, 'rounds_per_epoch'),
@@ -60,3 +62,12 @@ def test_a_solved_noise_depends_on_the_rounds_and_a_given_one_does_not():
   assert given.identity(3) == (
     mechanism.PrivacyConfig(noise_multiplier=1.0).identity(3)
   )
+
+
+def test_a_share_that_is_not_used_is_free():
+  assert mechanism.PrivacyConfig(count_share=0.995).count_share == 0.995
+
+
+def test_an_adaptive_rate_that_overflows_is_refused():
+  with pytest.raises(errors.ConfigError, match='learning_rate must be at most'):
+    mechanism.AdaptiveClippingConfig(learning_rate=1e6)

@@ -166,6 +166,23 @@ def test_a_client_keeps_its_cluster_if_its_own_model_overflows(case):
     assert found[name].weight.tolist() == [6, 0, 0, 1]
 
 
+def test_a_newcomer_whose_model_overflows_counts_as_nothing(case):
+  """Its outputs would be taken for the first class."""
+  newcomers = algorithm_lib.Newcomers(
+    fit=None,
+    weights=lambda server_state, membership: {
+      'kernel': membership[:, tf.newaxis]
+    },
+  )
+  phase = evaluation.build_newcomer_evaluation(case[0], newcomers)
+  memberships = np.ones([len(_SIZES), 2], np.float32)
+  memberships[3] = np.inf
+  output = _evaluate(case, phase, memberships)
+  for name in ('loss', 'score'):
+    weight = output.server_metrics[name].weight
+    assert weight.tolist() == [*_SIZES[:3], 0]
+
+
 def test_a_client_with_nan_counts_as_nothing(case):
   algorithm, server_state, states, source = case
   source = toys.linear_clients(

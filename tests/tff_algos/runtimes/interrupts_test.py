@@ -83,6 +83,13 @@ def test_error_in_the_block_comes_out_and_handlers_come_back():
   assert _handlers() == before
 
 
+def test_a_signal_outlasts_an_error_of_the_block():
+  with pytest.raises(KeyboardInterrupt):
+    with interrupts.held():
+      signal.raise_signal(signal.SIGINT)
+      raise ZeroDivisionError
+
+
 def test_block_without_a_signal_does_nothing():
   with interrupts.held():
     pass

@@ -34,6 +34,8 @@ def test_addresses_are_told_from_paths():
     assert not objects_lib.is_address(path)
   with pytest.raises(errors.ConfigError, match="http://x: unknown scheme 'ht"):
     objects_lib.is_address('http://x')
+  with pytest.raises(errors.ConfigError, match="S3://x: unknown scheme 'S3'"):
+    objects_lib.is_address('S3://x')
   for address in ('s3://', 'runs/digits', 's3:///x'):
     with pytest.raises(errors.ConfigError, match='no address of an object'):
       objects_lib.Objects(address)

@@ -61,6 +61,17 @@ def test_what_changed_alone_is_read_again(objects, downloads):
   assert sorted(os.listdir(folder.parent)) == names
 
 
+def test_a_copy_that_was_removed_is_made_anew(objects):
+  with plain_copy.held(_ADDRESS) as (_, folder, *_):
+    before = _content(folder)
+  shutil.rmtree(folder)
+  with plain_copy.held(_ADDRESS) as (_, folder, *_):
+    assert _content(folder) == before
+  folder.with_name(f'{folder.name}.listing.json').write_text('')
+  with plain_copy.held(_ADDRESS) as (_, folder, *_):
+    assert _content(folder) == before
+
+
 def test_an_object_may_have_the_name_of_a_former_folder(objects):
   objects.write('b/d/e.csv', b'')
   with plain_copy.held(_ADDRESS):

@@ -1,4 +1,6 @@
 import datetime
+import hashlib
+import json
 import os
 
 import pytest
@@ -177,6 +179,25 @@ def test_a_link_out_of_the_folder_is_refused(objects, folder, target):
     errors.ConfigError, match=f'bad is a link to {target}, out'
   ):
     snapshots.Publisher(objects, folder).upload(snapshots.Snapshot())
+
+
+@pytest.mark.parametrize(
+  'content',
+  [
+    {'files': {'../escaped': {'size_bytes': 1, 'sha256': '0'}}},
+    {'files': {'/tmp/escaped': {'size_bytes': 1, 'sha256': '0'}}},
+    {'links': {'inner/link': '../../outside'}},
+    {'links': {'link': '/etc'}},
+    {'folders': {'a/../..': 1}},
+  ],
+)
+def test_a_snapshot_that_leads_out_of_its_folder_is_refused(objects, content):
+  """It is of somebody else who can write to the bucket."""
+  spelled = json.dumps(content).encode()
+  sha256 = hashlib.sha256(spelled).hexdigest()
+  objects.write(f'{snapshots.SNAPSHOTS}/{sha256}', spelled)
+  with pytest.raises(errors.DataError, match='leads out of its folder'):
+    snapshots.read(objects, sha256)
 
 
 def test_a_part_of_a_snapshot(objects, folder):

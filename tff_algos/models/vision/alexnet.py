@@ -1,5 +1,7 @@
 """AlexNet, the single-tower version (Krizhevsky 2014, arXiv:1404.5997).
 
+With the channels of torchvision: the paper's fourth convolution has 384.
+
 Convolutions of 64, 192, 384, 256 and 256 channels with kernels of 11, 5, 3, 3
 and 3, the first with stride 4; each with ReLU, and 3x3 pooling with stride 2
 after the first, the second and the last. Then two dense layers of 4,096 units

@@ -80,7 +80,8 @@ def levels(surface: Surface, paths: Sequence[Path]) -> np.ndarray:
   """Returns the contour levels of the loss, ascending, in equal ratios.
 
   They range from the positive minimum on the grid to twice the largest loss
-  near a path, so that steep borders do not use up all levels.
+  near a path, at most the largest on the grid, so that steep borders do not use
+  up all levels.
   """
   places = np.concatenate([path.places for path in paths])
   rows = np.abs(surface.y[:, None] - places[:, 1]).argmin(axis=0)

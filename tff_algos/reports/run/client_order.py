@@ -34,9 +34,9 @@ class ClientOrder(NamedTuple):
   colors: tuple[str, ...]
   what: str
 
-  def thinned(self, count: int = _MAX_CLIENTS) -> np.ndarray:
-    """Returns at most `count` positions, evenly spread."""
-    return heat_map.thin(len(self.clients), count)
+  def thinned(self) -> np.ndarray:
+    """Returns positions of the clients to draw, evenly spread."""
+    return heat_map.thin(len(self.clients), _MAX_CLIENTS)
 
   def part_groups(self, axes: axes_lib.Axes, rows: np.ndarray) -> None:
     """Draws a line between each two groups.

@@ -17,8 +17,9 @@ class CommitteeHistory(NamedTuple):
     is_attacker: Mask of Byzantine participating clients, bool `[num_clients]`.
     num_averaged: Number of adopted rounds that averaged each client, int64
       `[num_clients]`.
-    distances: Distance of every upload to the committee, over training clients
-      and rounds, float64 `[n]`, >= 0.
+    distances: Mean distance of every upload to the committee, as of
+      `committee.distance`, over training clients and rounds, float64 `[n]`,
+      >= 0.
     is_false: Whether each distance is that of an attacker, bool `[n]`.
     rounds: Rounds with a proposal, int64 `[rounds]`.
     attackers: Attackers in each of `ROLES` in these, int64 `[rounds, 3]`.

@@ -126,7 +126,8 @@ def has_membership(memberships: np.ndarray) -> np.ndarray:
   """Returns which clients have a membership.
 
   An estimate sums to 1 or more over the clusters. Before the first one, all
-  entries are 0, or FedSoft's `importance_smoother`.
+  entries are 0, or FedSoft's `importance_smoother`, whose sum is taken to be
+  below 0.99.
 
   Args:
     memberships: `[num_clients, num_clusters]`.
@@ -134,7 +135,7 @@ def has_membership(memberships: np.ndarray) -> np.ndarray:
   Returns:
     bool `[num_clients]`.
   """
-  return memberships.sum(axis=1) >= 0.5
+  return memberships.sum(axis=1) >= 0.99
 
 
 def read(workdir: pathlib.Path, last_round: int) -> MembershipHistory | None:

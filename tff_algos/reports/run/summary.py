@@ -154,7 +154,7 @@ def _settled_row(run: run_lib.Run) -> Row:
 def heading(run: run_lib.Run) -> str:
   """Returns one sentence: algorithm, clients, sources, rounds and time."""
   algorithm = _named(run.config.get('algorithm'))
-  clusters = 'one global model'
+  clusters = 'one model'
   if run.num_clusters > 1:
     clusters = f'{run.num_clusters} cluster models'
   sources = ''

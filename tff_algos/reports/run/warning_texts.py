@@ -73,7 +73,7 @@ def _invalid_results(run: run_lib.Run) -> Iterator[str]:
   if 'train/loss' in run.rounds:
     # A round whose clients are all left out has no training loss.
     losses = run.series('train/loss')
-    last = 0 if losses is None else int(losses.rounds[-1])
+    last = run.first_round if losses is None else int(losses.rounds[-1])
     later = counts[run.rounds.numbers('round') > last]
     if later.size and later.all():
       text += (

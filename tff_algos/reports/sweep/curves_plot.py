@@ -20,7 +20,7 @@ _VARIANCES = (
 )
 _DIVERGED = (
   ' A cross ends a line before the round in which a seed became NaN or '
-  'infinite.'
+  'infinite; a cell with a seed that never was finite has no line.'
 )
 # Its name if the phase has another name (PPFL).
 _OTHER_LOSSES = ('joint/loss', 'shared/loss')
@@ -179,10 +179,12 @@ def _lowest_since(lines) -> tuple[int, int] | None:
   """Returns the line that ends below all others, and its first such round.
 
   Returns:
-    (position of the cell, round); None for a single line, or on a tie at the
-    end.
+    (position of the cell, round); None for a single line, if lines end in
+    different rounds, or on a tie at the end.
   """
   curves = [curve for _, curve in lines]
+  if len({curve.rounds[-1] for curve in curves}) > 1:
+    return None
   rounds = functools.reduce(np.intersect1d, [one.rounds for one in curves])
   if len(lines) < 2 or not rounds.size:
     return None

@@ -57,7 +57,7 @@ PICTURE = picture.Picture(
   name='search_history.png',
   caption=(
     'Dot: objective of a finished trial, mean over seeds. Line: the best so '
-    'far. Cross: a trial without objective, pruned or refused.'
+    'far. Cross: any other trial; the table says why.'
   ),
   draw=draw,
 )

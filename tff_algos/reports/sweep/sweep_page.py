@@ -4,7 +4,7 @@ import os
 import pathlib
 from collections.abc import Iterator, Sequence
 
-from tff_algos.reports.plotting import html, picture
+from tff_algos.reports.plotting import html, picture, style
 from tff_algos.reports.sweep import (
   cell_memberships_plot,
   cell_time_curves_plot,
@@ -89,6 +89,7 @@ def _render(
     if sweep.has_rates
     else [],
     tables=list(_tables(sweep)),
+    score_label=style.score_label(sweep.example).capitalize(),
     attacked=worst_attack.table(sweep),
     matched=list(_matched(sweep)),
     pictures=drawn,

@@ -35,7 +35,9 @@ class Target(NamedTuple):
     """Returns the measures of the target for tables and pictures."""
     goal = f'{self.metric} = {self.value:g}'
     if self.is_share:
-      goal = f'{100 * self.value:g} % of the last {self.metric}'
+      falls = summaries.is_error(self.metric)
+      share = 1 / self.value if falls else self.value
+      goal = f'{100 * share:.4g} % of the last {self.metric}'
     return (
       measures.Measure(ROUNDS, f'rounds until {goal}', 'rounds'),
       measures.Measure(UPLINK, f'sent up until {goal}', 'floats'),
@@ -82,6 +84,8 @@ def check(runs: Sequence[run_lib.Run], target: Target) -> None:
 def spent_until(run: run_lib.Run, target: Target) -> dict[str, float]:
   """Returns rounds and communication until a run reached a target.
 
+  Those of the run itself, without what a run spent that it continues.
+
   Interpolated linearly between the first evaluation that reaches the target and
   the one before.
 
@@ -100,7 +104,7 @@ def spent_until(run: run_lib.Run, target: Target) -> dict[str, float]:
     last = last if last >= 0 else np.nan
     value = last / value if falls else last * value
   spent = {
-    ROUNDS: run_lib.Series(scores.rounds, scores.rounds),
+    ROUNDS: run_lib.Series(scores.rounds, scores.rounds - run.first_round),
     UPLINK: run.sent('uplink'),
     TOTAL: run.sent(),
   }

@@ -115,7 +115,7 @@ def from_environment(
   ours: tuple[Any, Any] = (task.get('type'), task.get('index'))
   known = [(job, index) for job, index, _ in tasks]
   # Some operators write the index as a string.
-  if isinstance(ours[1], str) and ours[1].isdigit():
+  if isinstance(ours[1], str) and ours[1].isdecimal():
     ours = (ours[0], int(ours[1]))
   if ours not in known or isinstance(ours[1], bool):
     listed = ', '.join(f'{job} {index}' for job, index in known) or 'none'

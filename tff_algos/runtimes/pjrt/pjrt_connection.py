@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import itertools
+import os
 import pathlib
 import socket
 import weakref
@@ -58,7 +59,7 @@ class Connection:
 
   def __enter__(self) -> 'Connection':
     python = self._config.python_path
-    if not python.is_file():
+    if not (python.is_file() and os.access(python, os.X_OK)):
       raise errors.ConfigError(
         f"config.runtime.name='pjrt' needs a Python with jax at {python}: run "
         '`make env-accelerator`, or name another by config.runtime.pjrt.python'
@@ -78,8 +79,14 @@ class Connection:
         self._process = child_process.ChildProcess(
           'accelerator worker',
           # Isolated from variables and packages of the user, but for `frames`.
-          [str(python), '-Es', str(_PROGRAM), str(theirs.fileno()), str(cache)],
-          env={'TF_CPP_MIN_LOG_LEVEL': '0', 'PYTHONDONTWRITEBYTECODE': '1'},
+          [
+            str(python),
+            '-EsB',
+            str(_PROGRAM),
+            str(theirs.fileno()),
+            str(cache),
+          ],
+          env={'TF_CPP_MIN_LOG_LEVEL': '0'},
           pass_fds=[theirs.fileno()],
         )
         stack.callback(self._process.end)

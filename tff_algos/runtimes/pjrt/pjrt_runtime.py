@@ -182,7 +182,8 @@ class PjrtRuntime:
         (block.client_index, self._states(program, block)) for block in blocks_
       ],
       server_metrics=cohort_lib.to_numpy(server_metrics),
-      client_metrics=dict(sums['metrics']),
+      # Copies: views would keep the whole answer of the worker.
+      client_metrics=tf.nest.map_structure(np.array, dict(sums['metrics'])),
       num_invalid=int(sums['num_invalid']),
     )
 

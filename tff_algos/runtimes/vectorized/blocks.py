@@ -79,7 +79,7 @@ def choose(
     cohort_size: Clients of the phase call, >= 1.
     costs: Memory of the largest client.
     num_parallel: Chunks that are computed at the same time; one more is loaded.
-    clients_per_block: Block size; 0 chooses it.
+    clients_per_block: Largest block size; 0 chooses it.
     fewest_clients: Smallest chosen block size, unless the budget needs less.
     budget_bytes: Memory limit of all of this; 0 for no limit.
 

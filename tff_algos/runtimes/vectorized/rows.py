@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
+from tff_algos.core import errors
 from tff_algos.data import schema
 from tff_algos.numerics import trees
 from tff_algos.rounds.client_rows import Rows, Span
@@ -63,6 +64,13 @@ def _fill(
   y = _zeros((total + 1, *first.y.shape[1:]), first.y.dtype)
   everyone = itertools.chain([first], clients)
   for one, start, size in zip(everyone, starts, sizes, strict=True):
+    for name, rows, known in (('x', one.x, x), ('y', one.y, y)):
+      if (rows.dtype, rows.shape[1:]) != (known.dtype, known.shape[1:]):
+        raise errors.DataError(
+          f'{name} of a client is {rows.dtype} {rows.shape[1:]} an example, '
+          f'but that of the first one {known.dtype} {known.shape[1:]}; give '
+          'all clients examples alike'
+        )
     x[start : start + size] = one.x
     y[start : start + size] = one.y
   return Rows(_share(x), _share(y)), Span(starts, sizes)

@@ -31,7 +31,8 @@ def test_by_cluster_where_nothing_is_planted(tmp_path):
 
 
 @pytest.mark.parametrize('planted', [True, False])
-def test_groups_are_parted_and_named(tmp_path, planted):
+def test_groups_are_parted_and_named(tmp_path, planted, monkeypatch):
+  monkeypatch.setattr(client_order, '_MAX_CLIENTS', 5)
   fake_workdir.write(tmp_path, num_clients=6, num_rounds=2)
   if not planted:
     fake_workdir.forget_mixture(tmp_path)
@@ -39,7 +40,7 @@ def test_groups_are_parted_and_named(tmp_path, planted):
     run_lib.read(tmp_path), np.array([0, 1] * 3)
   )
   axes = style.new_figure(3, 'title').subplots()
-  rows = order.thinned(5)
+  rows = order.thinned()
   np.testing.assert_array_equal(rows, [0, 1, 2, 3, 5])
   order.part_groups(axes, rows)
   order.name_groups(axes, rows)

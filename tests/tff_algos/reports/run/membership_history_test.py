@@ -35,9 +35,9 @@ def test_rounds_and_values(tmp_path):
 
 def test_a_membership_sums_to_one_or_more():
   """Before an estimate all are 0, or FedSoft's smoother."""
-  memberships = np.array([[0, 0], [1e-4, 1e-4], [0.3, 0.7], [1, 1]])
+  memberships = np.array([[0, 0], [1e-4, 1e-4], [0.3, 0.3], [0.3, 0.7], [1, 1]])
   found = membership_history.has_membership(memberships)
-  assert found.tolist() == [False, False, True, True]
+  assert found.tolist() == [False, False, False, True, True]
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,10 @@ def test_rounds_in_which_nothing_was_trained(workdir):
   _set_rounds(workdir, table.replace('1,0.5,0', '1,nan,10'))
   (text,) = _sentences(workdir)
   assert 'Since round 0 no client has had a finite one' in text
+  continued = 'round,train/loss,clients/invalid\n100,,\n101,nan,10\n'
+  _set_rounds(workdir, continued)
+  (text,) = _sentences(workdir)
+  assert 'Since round 100 no client has had a finite one' in text
   # Without a loss at the end for another reason: all clients dropped out.
   _set_rounds(workdir, table.replace('3,nan,10', '3,nan,0'))
   assert _sentences(workdir) == [

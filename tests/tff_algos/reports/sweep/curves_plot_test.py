@@ -1,5 +1,7 @@
 """The pictures of scores over rounds and over communication."""
 
+import math
+
 import numpy as np
 
 from tests.testing import fake_sweep
@@ -78,6 +80,13 @@ def test_the_round_from_which_a_loss_stays_the_lowest_is_marked(tmp_path):
   assert set(mark.get_xdata()) == {4}
   assert mark.get_color() == style.line_look(1)['color']
   assert [text.get_text() for text in panel.texts] == ['lowest from round 4 on']
+
+
+def test_no_loss_is_the_lowest_where_curves_end_apart(tmp_path):
+  losses = {'fed_soft': (3, 2, 1), 'ifca': (2, 1, math.nan)}
+  sweep = _read_with_losses(tmp_path, losses, {})
+  _, panel = _draw(curves_plot.draw_rounds, sweep).axes
+  assert not [text for text in panel.texts if 'lowest' in text.get_text()]
 
 
 def test_communication_is_summed_and_in_a_fitting_unit(tmp_path):

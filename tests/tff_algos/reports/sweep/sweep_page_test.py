@@ -4,6 +4,7 @@ import html
 import json
 import math
 import re
+import urllib.parse
 
 import numpy as np
 import pytest
@@ -56,7 +57,8 @@ def test_the_page_refers_only_to_files_that_are_there(written):
   references = re.findall(r'(?:href|src)="([^"]*)"', index.read_text())
   assert len(references) == 2 * 5 + 8  # Pictures twice, runs once.
   for reference in references:
-    assert (index.parent / reference).exists(), reference
+    path = index.parent / urllib.parse.unquote(reference)
+    assert path.exists(), reference
 
 
 def test_tables_hold_the_numbers(written):

@@ -75,6 +75,8 @@ def test_of_an_error_a_share_is_more_than_the_end(tmp_path):
   name = 'participating/test/personalized/mse'
   found = _sent(tmp_path / 'run', 0.95, name, is_share=True, score='mse')
   assert found == 0
+  title = target_lib.Target(name, 0.95, is_share=True).measures[0].title
+  assert title == f'rounds until 105.3 % of the last {name}'
 
 
 def test_an_error_is_to_fall(tmp_path):

@@ -90,6 +90,7 @@ def test_malformed_text_is_named(text, words):
     {'type': 'worker', 'index': -1},
     {'type': 'worker', 'index': True},
     {'type': 'worker', 'index': 'one'},
+    {'type': 'worker', 'index': '²'},
     {'type': 'chief', 'index': 0},
   ],
 )

@@ -7,6 +7,8 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import running_sum, toys
+from tff_algos.core import errors
+from tff_algos.data import schema
 from tff_algos.runtimes.vectorized import rows as rows_lib
 
 _SIZES = (3, 0, 5, 1, 0)
@@ -76,6 +78,13 @@ def test_a_split_is_kept_if_a_round_reads_a_twentieth_of_it():
     call = running_sum.phase_call(range(num_clients), np.zeros(num_clients))
     cohort = running_sum.cohort(call, source)
     assert rows_lib.worth_keeping(cohort) == keeps
+
+
+def test_clients_of_another_kind_are_refused():
+  one = schema.Examples(np.ones([2, 3], np.float32), np.ones(2, np.int32), None)
+  other = one._replace(y=np.float32([0.5, 0.9]))
+  with pytest.raises(errors.DataError, match='y of a client is float32'):
+    rows_lib.concatenate([one, other])
 
 
 def test_tokens_stay_integers(source):

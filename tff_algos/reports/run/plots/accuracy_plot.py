@@ -130,7 +130,8 @@ def _caption(run: run_lib.Run) -> str:
     last = 'Last panel: the' if texts else 'The'
     texts.append(f'{last} models of clients on their test examples.')
     labels.append("each client's training examples")
-  if any(_majority_share(run, one) for one in (None, *run.source_names)):
+  sources = (None, *run.source_names)
+  if any(_majority_share(run, one) is not None for one in sources):
     texts.append(
       'Dotted: accuracy of always predicting the most frequent label of '
       f'{"; in the last panel, of ".join(labels)}.'

@@ -70,7 +70,7 @@ def _goodness(scores: np.ndarray, higher_is_better: bool) -> np.ndarray:
 
 def _caption(run: run_lib.Run) -> str:
   text = (
-    'Every cluster model on every source distribution at the last evaluation, '
+    'Every cluster model on every source distribution at the evaluated round, '
     'shaded column by column.'
   )
   if len(run.source_names) > 1:

@@ -59,7 +59,7 @@ def _draw_scores(axes, history: committee_history.CommitteeHistory) -> None:
     axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(ticker.StrMethodFormatter('{x:g}'))
     axes.xaxis.set_minor_locator(ticker.NullLocator())
-  axes.set_xlabel('1 / mean distance to the committee')
+  axes.set_xlabel('1 / mean (squared) distance to the committee')
   axes.set_ylabel('uploads of training clients')
 
 
@@ -108,8 +108,8 @@ PICTURE = picture.Picture(
   caption=(
     'From the audit log. Number of rounds in which each client was averaged, '
     'of the rounds whose proposal was accepted; committee scores of all '
-    'uploads, of which a round averages the highest (strategy I) or the '
-    'lowest (strategy II); under attack, the number of attackers in each role.'
+    'uploads, of which strategy I averages the highest and strategy II the '
+    'lowest; under attack, the number of attackers in each role.'
   ),
   draw=draw,
 )

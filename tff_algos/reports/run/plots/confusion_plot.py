@@ -63,7 +63,8 @@ PICTURE = picture.Picture(
     'Each row is the main source of a client (the largest share of its '
     'ground-truth mixture), each column a cluster. Left: number of clients '
     'by cluster of largest membership, without clients of equal membership in '
-    'all clusters. Right: mean membership in each cluster.'
+    'all clusters. Right: mean membership in each cluster; clients that are '
+    'not sampled yet count as 0.'
   ),
   draw=draw,
 )

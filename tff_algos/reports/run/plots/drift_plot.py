@@ -142,7 +142,7 @@ def _draw_losses(
   far_loss = report.content['far_loss']
   axes.axhline(far_loss, color=style.INK, linewidth=1, linestyle=':')
   axes.set_xlim(ends)
-  axes.set_ylim(min(ends[0], far_loss), ends[1])
+  axes.set_ylim(ends)
   axes.set_title(f'loss of the {_model_name(run)}')
   axes.set_xlabel("on the parent's data")
   axes.set_ylabel('on the new data')

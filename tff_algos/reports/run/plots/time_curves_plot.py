@@ -52,9 +52,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
     Line(label, seconds, series.values, np.zeros(len(series.values)))
     for label, seconds in clocks((run,), series.rounds, 'this run')
   ]
-  return draw_lines(
-    run, lines, f'Test {style.score_word(run)} of the global model'
-  )
+  return draw_lines(run, lines, f'Test {style.score_word(run)}')
 
 
 def clocks(runs, rounds, label: str) -> Iterator[tuple[str, np.ndarray]]:
