@@ -41,6 +41,9 @@ class ProgressTable:
       num_rounds: Rounds of all runs together, an upper bound.
     """
     self._num_rounds = num_rounds
+    handler = logging.get_absl_handler()
+    assert handler is not None  # absl makes it when it is imported.
+    self._handler = handler
     self._tasks: dict[str, run_process.Task] = {}
     self._starts: dict[str, _Start] = {}
     self._num_ended = 0
@@ -50,11 +53,11 @@ class ProgressTable:
     self._num_lines = 0
 
   def __enter__(self) -> 'ProgressTable':
-    logging.get_absl_handler().addFilter(self._make_room)
+    self._handler.addFilter(self._make_room)
     return self
 
   def __exit__(self, *exc_info: Any) -> None:
-    logging.get_absl_handler().removeFilter(self._make_room)
+    self._handler.removeFilter(self._make_room)
     self._erase()
 
   def begin(self, task: run_process.Task) -> None:
