@@ -106,11 +106,11 @@ def load(spelled: str) -> ml_collections.ConfigDict:
       raise  # A bug of the file, which keeps its trace.
     # The import has made the name absolute.
     file = os.path.abspath(path)
-    given = [one for one in frames if one.filename == file]
+    own = [one for one in frames if one.filename == file]
     # A file may take its function from another one.
     outside = [one for one in frames if 'ml_collections' not in one.filename]
-    found = (given or outside)[-1]
-    place = spelled if given else f'{spelled}: {found.filename}'
+    found = (own or outside)[-1]
+    place = spelled if own else f'{spelled}: {found.filename}'
     raise errors.ConfigError(
       f'{place}, line {found.lineno}: {_words_of(error)}'
     ) from None

@@ -152,7 +152,8 @@ def _check(
   for label, version in labels.versions.items():
     if not _LABEL.fullmatch(label):
       raise ValueError(
-        f'label {label!r} of {model!r} must have letters, digits and ._- alone'
+        f'label {label!r} of {model!r} must have letters, digits and ._- '
+        'alone, and no dot at its start'
       )
     if type(version) is not int or version < 1:
       raise ValueError(

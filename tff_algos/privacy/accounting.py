@@ -25,8 +25,8 @@ from tff_algos.core import errors
 _INTERVAL, _FINE_INTERVAL = 1e-3, 1e-4
 _FINE_FROM_NOISE = 2.0
 _LARGEST_MULTIPLIER = 2.0**13
-# With less noise the accountant of Poisson sampling fails, or takes the memory
-# of all.
+# With less noise the accountant of Poisson sampling fails or takes all memory,
+# and that of trees may find no finite epsilon.
 _LEAST_MULTIPLIER = 0.1
 
 

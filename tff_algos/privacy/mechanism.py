@@ -18,7 +18,6 @@ from tff_algos.core import config as config_lib
 # Budgets are met up to the rounding of a sum of losses.
 _SLACK = 1e-9
 
-
 # Least and largest norm at which contributions are clipped.
 CLIP_NORMS = (1e-6, 1e6)
 
@@ -58,9 +57,10 @@ class PrivacyConfig:
   """Options of user-level differential privacy; off by default.
 
   Attributes:
-    noise_multiplier: z, deviation of the noise in units of the sensitivity, >=
-      0. At least one of this and `target_epsilon` is above 0; if both are,
-      training stops before the target is exceeded.
+    noise_multiplier: z, deviation of the noise in units of the sensitivity, 0
+      or at least 0.1, as `accounting.epsilon` needs. At least one of this and
+      `target_epsilon` is above 0; if both are, training stops before the target
+      is exceeded.
     target_epsilon: Budget, >= 0; 0 for none. Without `noise_multiplier`, the
       noise is solved such that `num_rounds` rounds spend it.
     delta: delta of (epsilon, delta), in [1e-12, 1).

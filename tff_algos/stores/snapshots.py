@@ -71,7 +71,8 @@ def read(objects: objects_lib.Objects, sha256: str | None) -> Snapshot:
   """Returns a snapshot; an empty one for None.
 
   Raises:
-    DataError: If it is damaged, or a name or link leads out of the folder.
+    DataError: If it is damaged, or a name or link, as it is spelled, leads out
+      of the folder.
     FileNotFoundError: If it is not there any more.
   """
   if sha256 is None:

@@ -87,11 +87,11 @@ def run(
 
   Returns:
     What was done, JSON-ready: `status`, `as_of`, `run` (None if it was not
-    made), `parent`,
-    `dataset_version`, `released_version` (of this night) and `current_version`
-    (the one that is served). The status is `'released'`; `'no_new_data'` if the
-    dataset is that of the parent; `'backfilled'` if models of a later date are
-    current, so that these stay; or, with `options.until`, `'until <step>'`.
+    made), `parent`, `dataset_version`, `released_version` (of this night) and
+    `current_version` (the one that is served). The status is `'released'`;
+    `'no_new_data'` if the dataset is that of the parent; `'backfilled'` if
+    models of a later date are current, so that these stay; or, with
+    `options.until`, `'until <step>'`.
 
   Raises:
     ConfigError: If `as_of` or an option is invalid, the date is before the

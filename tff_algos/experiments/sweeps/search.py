@@ -120,8 +120,7 @@ def search(
   Raises:
     ConfigError: If the folder holds a search with other options, a run or
       another kind of sweep.
-    DataError: If it holds trials without their plan.
-    DataError: If `search.db` is damaged.
+    DataError: If it holds trials without their plan, or a damaged `search.db`.
     InfrastructureError: As `side_by_side.execute`.
     UserError: If Optuna is not installed, or the first dataset cannot be built.
   """

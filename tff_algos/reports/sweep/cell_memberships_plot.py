@@ -64,7 +64,7 @@ PICTURE = picture.Picture(
   name='memberships.png',
   caption=lambda sweep: (
     'First seed of each cell after the last round: each row is a client, each '
-    'column a cluster; clients that were never sampled have 0.'
+    'column a cluster. Grey: client without a membership.'
     + (
       ' Sources whose clients have the same dark column share a cluster.'
       if sweep.example.planted_names
