@@ -19,6 +19,8 @@ from tff_algos.stores import cached_object
 _RANDOM_ACCESS = 'readahead_buffer_size:0,max_parallelism:0'
 # What a reader of one record after another finds fetched.
 _AHEAD_BYTES = 1 << 22
+# A process may usually have 1,024 files open, of all kinds.
+_MAX_OPEN = 256
 
 
 class Shards(Protocol):
@@ -43,18 +45,28 @@ class Shards(Protocol):
 
 
 class LocalShards:
-  """Shards in the folder of a version; all that were read stay open."""
+  """Shards in the folder of a version.
+
+  Of many, those that were not read for the longest time are closed. May be used
+  by several threads.
+  """
 
   def __init__(self, folder: pathlib.Path) -> None:
     """Opens none yet."""
     self._folder = folder
-    self._readers: dict[str, array_record_module.ArrayRecordReader] = {}
+    self._readers: collections.OrderedDict[
+      str, array_record_module.ArrayRecordReader
+    ] = collections.OrderedDict()
+    self._lock = threading.Lock()
 
   def read(self, shard: str, position: int) -> bytes:
     """Returns a record; raises as of `Shards`."""
-    with _damage():
+    with self._lock, _damage():
       if shard not in self._readers:
+        while len(self._readers) >= _MAX_OPEN:
+          _close(self._readers.popitem(last=False)[1])
         self._readers[shard] = _open(self.place(shard))
+      self._readers.move_to_end(shard)
       return _read(self._readers[shard], position)
 
   def place(self, shard: str) -> str:

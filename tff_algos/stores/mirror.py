@@ -152,20 +152,15 @@ class Mirror:
     """
     with self._locked():
       lease = pointer.Lease(self._objects, self._name(), seconds)
-      try:
-        with lease.renewing():
-          try:
-            self._fetch(lease.snapshot)
-          except FileNotFoundError as error:
-            raise pointer.missing(error) from None
-          publisher = snapshots.Publisher(self._objects, self.folder)
-          publish = functools.partial(self._publish, lease, publisher)
-          try:
-            yield publish
-          finally:
-            publish()
-      finally:
-        lease.release()
+      with _at_end(lease.release), lease.renewing():
+        try:
+          self._fetch(lease.snapshot)
+        except FileNotFoundError as error:
+          raise pointer.missing(error) from None
+        publisher = snapshots.Publisher(self._objects, self.folder)
+        publish = functools.partial(self._publish, lease, publisher)
+        with _at_end(publish):
+          yield publish
 
   def _publish(
     self, lease: pointer.Lease, publisher: snapshots.Publisher
@@ -226,3 +221,20 @@ class Mirror:
       f'another process of this machine works in {self.address}',
       patience_seconds,
     )
+
+
+@contextlib.contextmanager
+def _at_end(function: Callable[[], object]) -> Generator[None]:
+  """Calls a function after the block, also after one that fails.
+
+  The error of a block is not hidden by one of the function, which is logged.
+  """
+  try:
+    yield
+  except BaseException:
+    try:
+      function()
+    except (errors.UserError, OSError) as error:
+      logging.error('%s', error)
+    raise
+  function()

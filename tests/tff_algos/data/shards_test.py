@@ -79,6 +79,20 @@ def test_local_and_published_records_are_equal(published, folder):
     local.read('d', 0)
 
 
+def test_no_more_local_shards_are_open_than_a_process_may_have(
+  folder, monkeypatch
+):
+  monkeypatch.setattr(shards_lib, '_MAX_OPEN', 2)
+  local = shards_lib.LocalShards(folder)
+  num_open = len(os.listdir('/proc/self/fd'))
+  for position in range(3):
+    for name in (*_NAMES, 'a'):
+      assert local.read(name, position) == _record(name, position)
+      assert len(os.listdir('/proc/self/fd')) <= num_open + 2
+  local.close()
+  assert len(os.listdir('/proc/self/fd')) == num_open
+
+
 def test_what_comes_next_is_fetched_meanwhile(published, monkeypatch):
   requests = []
 

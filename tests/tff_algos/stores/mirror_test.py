@@ -164,6 +164,26 @@ def test_what_could_not_be_published_stays_and_is_published_later(
   assert other.fetch() and (other.folder / 'round').read_text() == '1'
 
 
+def test_the_error_of_a_block_is_told_where_its_store_is_away_too(
+  address, monkeypatch, caplog
+):
+  mirror = mirror_lib.Mirror(address)
+
+  def fail(*unused, **options):
+    raise errors.InfrastructureError('the store is away')
+
+  with monkeypatch.context() as patched:
+    with pytest.raises(errors.ConfigError, match='a rate of -1'):
+      with mirror.writing():
+        (mirror.folder / 'round').write_text('1')
+        patched.setattr(objects_lib.Objects, 'upload', fail)
+        patched.setattr(objects_lib.Objects, 'write_if', fail)
+        raise errors.ConfigError('a rate of -1')
+  assert caplog.text.count('the store is away') == 2
+  with mirror.writing():
+    assert (mirror.folder / 'round').read_text() == '1'
+
+
 def test_a_part_is_mirrored_alone(address):
   whole = mirror_lib.Mirror(address)
   with whole.writing():
