@@ -8,9 +8,10 @@ The 1,797 digits that ship with scikit-learn; 24 clients that mix two source
 distributions, upright and rotated by 90 degrees counter-clockwise, 10:90 or
 90:10. Each cluster model specializes in one of them within a dozen rounds, and
 every client's importance weights recover its mixture. With 60 rounds
-(`--config.training.num_rounds=60`) the two models become similar, since clients
-of both kinds contribute to each: best and other cluster model 90.6 % and
-89.1 %, adjusted Rand index 0.83. A closed form for quadratics predicts this.
+(`--config.training.num_rounds=60`, seed 0, one run) the two models are similar:
+best and other cluster model 90.6 % and 89.1 %, adjusted Rand index 0.83. A closed
+form for quadratics has models become so, as clients of both kinds contribute to
+each.
 
 Expected (seed 0, measured; under a minute on 2 CPU cores): best cluster model
 86 % on upright and 90 % on rotated digits, personalized models 84 % on the

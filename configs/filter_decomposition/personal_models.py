@@ -9,8 +9,9 @@ is Table 3, and with nine atoms the last row of Table 2. Its other rows are
 personal_models.py of configs/{fine_tuning,ditto,partial_fed_avg,fed_pac}. The compared
 metric is participating/test/personalized/accuracy.
 
-All rows of Table 2 side by side, on the small variant of Fashion-MNIST
-(`fashion_mnist_2` and `fashion_mnist_5` are the full size, with two or five classes):
+All rows of Table 2 but FedProx + FT side by side, on the small variant of
+Fashion-MNIST, 20 rounds (`fashion_mnist_2` and `fashion_mnist_5` are the full size,
+with two or five classes):
 
   of=personal_models.py:fashion_mnist_small
   python -m binaries.sweep --config=configs/filter_decomposition/personal_models.py:fashion_mnist_small \
