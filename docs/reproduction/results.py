@@ -32,6 +32,7 @@ CONTRADICTED = 'contradicted'
 UNTESTED = 'untested at this size'
 _LEAST_SEEDS = 3
 _CONFIDENCE = 0.95
+_IN_PERCENT = ('accuracy', 'purity', 'membership/error', 'moved_clients')
 _STALE = '*stale*'
 _OURS = "(not the paper's) "
 # A block of a page that is generated, with its markers.
@@ -356,8 +357,8 @@ def scores(
 
 
 def scale(metric: str) -> int:
-  """Returns the factor by which a metric is shown: accuracies in %."""
-  return 100 if metric.endswith('accuracy') else 1
+  """Returns the factor by which a metric is shown: accuracies and shares in %."""
+  return 100 if metric.endswith(_IN_PERCENT) else 1
 
 
 def render(page: str, stale: Mapping[str, Collection[str]]) -> str:

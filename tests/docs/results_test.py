@@ -272,9 +272,17 @@ def test_the_best_cell_by_validation_is_shown_and_compared(lab, tmp_path):
 
 
 @pytest.mark.parametrize(
-  'metric', ['test/loss', 'test/mse', 'membership/error']
+  ('metric', 'shown', 'difference'),
+  [
+    ('test/loss', '0.6 ± 0.0', '+0.30 (+0.30 to +0.30)'),
+    ('test/mse', '0.6 ± 0.0', '+0.30 (+0.30 to +0.30)'),
+    # A share, in %.
+    ('membership/error', '60.0 ± 0.0', '+30.00 (+30.00 to +30.00)'),
+  ],
 )
-def test_of_errors_the_lower_is_better(lab, tmp_path, metric):
+def test_of_errors_the_lower_is_better(
+  lab, tmp_path, metric, shown, difference
+):
   """In verdicts, and where a cell is chosen."""
   text = _CHOSEN.replace('test/accuracy', metric)
   text = text.replace('validation/accuracy', 'validation/loss')
@@ -290,8 +298,8 @@ def test_of_errors_the_lower_is_better(lab, tmp_path, metric):
       run['metrics']['validation/loss'] = [0.0, error]
   lab(**cells)
   page = results.render(_PAGE, {})
-  assert '| New (new, rate=1) |  | 0.6 ± 0.0 | 3 |' in page
-  assert '| +0.30 (+0.30 to +0.30), 3 seeds: **confirmed** |' in page
+  assert f'| New (new, rate=1) |  | {shown} | 3 |' in page
+  assert f'| {difference}, 3 seeds: **confirmed** |' in page
 
 
 def test_an_end_that_decides_is_not_rounded_to_0(lab):
