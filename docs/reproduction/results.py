@@ -357,7 +357,7 @@ def scores(
 
 
 def scale(metric: str) -> int:
-  """Returns the factor by which a metric is shown: accuracies and shares in %."""
+  """Returns the factor by which a metric is shown: shares in %."""
   return 100 if metric.endswith(_IN_PERCENT) else 1
 
 

@@ -9,7 +9,6 @@ regressions, is that of `fed_soft_synthetic_test`.
 """
 
 import numpy as np
-import pytest
 import tensorflow as tf
 from sklearn import datasets
 
@@ -193,7 +192,6 @@ def _few_digits(seed):
   )
 
 
-@pytest.mark.verify
 def test_filter_decomposition_is_better_than_fed_avg_from_an_equal_start():
   """With as many atoms as pixels, which start as the plain kernels.
 
