@@ -32,7 +32,10 @@ CONTRADICTED = 'contradicted'
 UNTESTED = 'untested at this size'
 _LEAST_SEEDS = 3
 _CONFIDENCE = 0.95
-_IN_PERCENT = ('accuracy', 'purity', 'membership/error', 'moved_clients')
+_IN_PERCENT = (
+  *('accuracy', 'purity', 'membership/error'),
+  *('moved_clients', 'upload_memory'),
+)
 _STALE = '*stale*'
 _OURS = "(not the paper's) "
 # A block of a page that is generated, with its markers.
