@@ -143,19 +143,20 @@ def test_a_killed_machine_is_replaced_when_its_lease_ends(
   assert killed.fetch() and (killed.folder / 'round').read_text() == '2'
 
 
+def _fail(*unused, **options):
+  raise errors.InfrastructureError('the store is away')
+
+
 def test_what_could_not_be_published_stays_and_is_published_later(
   address, on, monkeypatch
 ):
   mirror = mirror_lib.Mirror(address)
 
-  def fail(*unused):
-    raise errors.InfrastructureError('the store is away')
-
   with monkeypatch.context() as patched:
     with pytest.raises(errors.InfrastructureError, match='is away'):
       with mirror.writing():
         (mirror.folder / 'round').write_text('1')
-        patched.setattr(objects_lib.Objects, 'upload', fail)
+        patched.setattr(objects_lib.Objects, 'upload', _fail)
   assert pointer.read(objects_lib.Objects(address))[0].snapshot is None
   with mirror.writing():
     assert (mirror.folder / 'round').read_text() == '1'
@@ -169,15 +170,12 @@ def test_the_error_of_a_block_is_told_where_its_store_is_away_too(
 ):
   mirror = mirror_lib.Mirror(address)
 
-  def fail(*unused, **options):
-    raise errors.InfrastructureError('the store is away')
-
   with monkeypatch.context() as patched:
     with pytest.raises(errors.ConfigError, match='a rate of -1'):
       with mirror.writing():
         (mirror.folder / 'round').write_text('1')
-        patched.setattr(objects_lib.Objects, 'upload', fail)
-        patched.setattr(objects_lib.Objects, 'write_if', fail)
+        patched.setattr(objects_lib.Objects, 'upload', _fail)
+        patched.setattr(objects_lib.Objects, 'write_if', _fail)
         raise errors.ConfigError('a rate of -1')
   assert caplog.text.count('the store is away') == 2
   with mirror.writing():
