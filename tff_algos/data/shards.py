@@ -61,13 +61,17 @@ class LocalShards:
 
   def read(self, shard: str, position: int) -> bytes:
     """Returns a record; raises as of `Shards`."""
-    with self._lock, _damage():
-      if shard not in self._readers:
-        while len(self._readers) >= _MAX_OPEN:
-          _close(self._readers.popitem(last=False)[1])
-        self._readers[shard] = _open(self.place(shard))
-      self._readers.move_to_end(shard)
-      return _read(self._readers[shard], position)
+    with _damage():
+      with self._lock:
+        if shard not in self._readers:
+          if len(self._readers) >= _MAX_OPEN:
+            # Not closed here: another thread may read from it, and it is closed
+            # with its last reference.
+            self._readers.popitem(last=False)
+          self._readers[shard] = _open(self.place(shard))
+        self._readers.move_to_end(shard)
+        reader = self._readers[shard]
+      return _read(reader, position)
 
   def place(self, shard: str) -> str:
     """Returns the path of a shard."""
