@@ -351,10 +351,19 @@ def scores(
   """Returns seed -> score of a cell; of accuracies in %, empty if not run.
 
   Without a metric it is the experiment's.
+
+  Raises:
+    DataError: If the cell was stored before a row or a claim named the metric.
   """
   metric = metric or experiment.metric
   label = choose(experiment, result, cell)
   runs = (result or {'cells': {}})['cells'].get(label, {'runs': []})['runs']
+  if any(metric not in run['metrics'] for run in runs):
+    raise errors.DataError(
+      f'the stored result of {experiment.id} has no {metric!r} of cell '
+      f'{label!r}, which a row or a claim of {_EXPERIMENTS.name} names: run '
+      f'`make reproduction RUN={experiment.id}`, or name another metric'
+    )
   factor = scale(metric)
   return {run['seed']: factor * run['metrics'][metric][-1] for run in runs}
 

@@ -182,6 +182,16 @@ def test_a_row_and_a_claim_may_have_a_metric_of_their_own(lab, tmp_path):
   ) in page
 
 
+def test_a_metric_that_a_result_lacks_is_named(lab, tmp_path):
+  (tmp_path / 'experiments.toml').write_text(_TWO_METRICS)
+  lab(new=_cell(0.9), old=_cell(0.8))
+  with pytest.raises(
+    errors.DataError,
+    match=r"lab/one has no 'test/loss' of cell 'new'.*RUN=lab/one",
+  ):
+    results.render(_PAGE, {})
+
+
 _GRID = """
 [[experiment]]
 id = "lab/one"
