@@ -74,15 +74,27 @@ _ENVELOPE_TRAINING = {
   'num_proximal_steps': 2,
   'personal_learning_rate': 0.1,
 }
+_KEPT_MOMENTUM = {
+  'kept momentum': {
+    'local_training': {
+      **LOCAL_TRAINING,
+      'optimizer': {'name': 'sgd', 'learning_rate': 0.1, 'momentum': 0.5},
+      'keeps_optimizer_state': True,
+    }
+  }
+}
 _HOST = {'host': {'name': 'fed_avg', 'cohort_size': 3}, 'local_atoms': {}}
 # Every option that changes what travels, what is kept or the phases of a round:
 # algorithm -> case -> options in place of those above.
 VARIANTS = {
+  'cfl': _KEPT_MOMENTUM,
   'fed_avg': {
+    **_KEPT_MOMENTUM,
     'momentum': {'server_optimizer': {'name': 'sgd', 'momentum': 0.5}},
     'adam': {'server_optimizer': {'name': 'adam', 'learning_rate': 0.1}},
   },
   'fed_em': {
+    **_KEPT_MOMENTUM,
     'k-means++': {'initialization': {'mode': 'k-means++'}},
     'warm_start': {'initialization': {'mode': 'warm_start', 'num_rounds': 1}},
   },
@@ -121,6 +133,7 @@ VARIANTS = {
     for kept in ('both', 'local')
   },
   'ppfl': {
+    **_KEPT_MOMENTUM,
     'random_block': {
       'schedule': 'random_block',
       'shared_prob': 0.8,  # Three rounds draw both blocks.

@@ -14,19 +14,25 @@ from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
 
 
-def _training(learning_rate, num_epochs=2, batch_size=4):
+def _training(
+  learning_rate, num_epochs=2, batch_size=4, momentum=0.0, **options
+):
   return local_training.LocalTrainingConfig(
     num_epochs,
     batch_size,
-    optimizers.OptimizerConfig('sgd', learning_rate),
+    optimizers.OptimizerConfig('sgd', learning_rate, momentum),
+    **options,
   )
 
 
 _SIZES = (7, 0, 1, 12, 4)
 
 
-@pytest.mark.parametrize('num_clusters', [1, 3])
-def test_equal_models_are_fed_avg(num_clusters):
+@pytest.mark.parametrize(
+  ('num_clusters', 'options'),
+  [(1, {}), (3, {}), (3, {'momentum': 0.5, 'keeps_optimizer_state': True})],
+)
+def test_equal_models_are_fed_avg(num_clusters, options):
   """Up to rounding; S equal models take steps of 1 / S and stay equal."""
   source = toys.linear_clients(
     np.array([[1.0, 2, -1]]), np.ones([len(_SIZES), 1]), _SIZES
@@ -36,16 +42,17 @@ def test_equal_models_are_fed_avg(num_clusters):
     fed_em.FedEmConfig(
       num_clusters=num_clusters,
       cohort_size=3,
-      local_training=_training(0.06),
+      local_training=_training(0.06, **options),
     ),
   )
   other = fed_avg.build_fed_avg(
     toys.linear(3),
     fed_avg.FedAvgConfig(
-      cohort_size=3, local_training=_training(0.06 / num_clusters)
+      cohort_size=3,
+      local_training=_training(0.06 / num_clusters, **options),
     ),
   )
-  first, _ = toys.initial_states(other, source.population)
+  first, others = toys.initial_states(other, source.population)
   _, states = toys.initial_states(one, source.population)
   equal = {'kernel': np.stack([first.model_weights['kernel']] * num_clusters)}
   found, states, outputs = toys.run_rounds(
@@ -60,7 +67,7 @@ def test_equal_models_are_fed_avg(num_clusters):
     debug_runtime.DebugRuntime(other, len(_SIZES)),
     source,
     2,
-    start=(first, [()] * len(_SIZES)),
+    start=(first, others),
   )
   for kernel in found.cluster_models['kernel']:
     np.testing.assert_array_equal(kernel, found.cluster_models['kernel'][0])

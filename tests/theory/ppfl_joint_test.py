@@ -33,10 +33,11 @@ def test_weights_are_trained_with_the_membership_after_its_step():
   )
   c = output.client_state.membership
   assert np.abs(c - 0.5).max() > 0.01
-  expected, _ = mixed_training.train(
+  expected, *_ = mixed_training.train(
     mixing.build(toys.mlp(), 2, ('all',), 'outputs'),
     state.model_weights,
     c,
+    (),
     data,
     seed,
     training,

@@ -55,21 +55,30 @@ def _as_train(algorithm):
   )
 
 
+@pytest.mark.parametrize('is_kept', [False, True])
 @pytest.mark.parametrize('mode', ['outputs', 'parameters'])
-def test_one_canonical_model_is_fed_avg(mode):
-  """Drawn cohorts, several epochs, short batches: all is equal but rounding."""
+def test_one_canonical_model_is_fed_avg(mode, is_kept):
+  """Drawn cohorts, several epochs, short batches: all is equal but rounding.
+
+  Also if clients keep their momentum.
+  """
+  training = dataclasses.replace(_TRAINING, keeps_optimizer_state=is_kept)
+  options = {'mixing': mode, 'local_training': training}
   algorithm = _as_train(
-    _build(toys.mlp(), num_clusters=1, cohort_size=3, mixing=mode)
+    _build(toys.mlp(), num_clusters=1, cohort_size=3, **options)
   )
   state, states = toys.initial_states(algorithm, _IMAGES.population)
   found, states, outputs = _run(algorithm, _IMAGES, start=(state, states))
   theirs = fed_avg.build_fed_avg(
-    toys.mlp(), fed_avg.FedAvgConfig(3, local_training=_TRAINING)
+    toys.mlp(), fed_avg.FedAvgConfig(3, local_training=training)
   )
+  _, their_states = toys.initial_states(theirs, _IMAGES.population)
   start = fed_avg.ServerState(
     {name: leaf[0] for name, leaf in state.model_weights['canonical'].items()}
   )
-  expected, _, expected_outputs = _run(theirs, _IMAGES, start=(start, [()] * 4))
+  expected, _, expected_outputs = _run(
+    theirs, _IMAGES, start=(start, their_states)
+  )
   for name, leaf in expected.model_weights.items():
     np.testing.assert_allclose(
       found.model_weights['canonical'][name][0], leaf, rtol=1e-6, atol=1e-6

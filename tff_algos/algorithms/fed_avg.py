@@ -48,7 +48,7 @@ class FedAvgConfig:
       takes the mean, up to rounding; another rate interpolates between old
       model and mean.
     loss_scale: Factor on the loss, > 0.
-    local_training: Options of local training.
+    local_training: Options of local training; the optimizer state may be kept.
     aggregation: Aggregation rule in place of the mean.
   """
 
@@ -116,13 +116,13 @@ def build_fed_avg(
       objective = objectives.ProximalLoss(
         objective, message, config.proximal_weight
       )
-    weights, loss = local_training_lib.train(
-      objective, message, data, seed, config.local_training
+    weights, slots, loss = local_training_lib.train_on(
+      objective, message, client_state, data, seed, config.local_training
     )
     result = TrainResult(
       local_weights=weights, client_weight=tf.reduce_sum(data.mask)
     )
-    return algorithm.ClientOutput(result, client_state, OrderedDict(loss=loss))
+    return algorithm.ClientOutput(result, slots, OrderedDict(loss=loss))
 
   def update_model(server_state, aggregates):
     return ServerState(
@@ -138,6 +138,11 @@ def build_fed_avg(
     'fed_avg',
     model,
     init_server_state=robust.checked(config.aggregation, init_server_state),
+    init_client_state=lambda run_seed, client_seed: (
+      local_training_lib.initial_slots(
+        trees.zeros(model.weights_spec()), config.local_training
+      )
+    ),
     phases={
       'train': robust.replace_means(
         algorithm.Phase(
@@ -148,7 +153,7 @@ def build_fed_avg(
             'local_weights': aggregation.WeightedMean('client_weight')
           },
           server_update=update_model,
-          uses_client_state=False,
+          uses_client_state=config.local_training.keeps_optimizer_state,
           uploads={'local_weights': lambda message, *_: message},
         ),
         config.aggregation,

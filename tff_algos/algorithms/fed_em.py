@@ -60,7 +60,8 @@ class FedEmConfig:
     loss_scale: Factor on the loss that makes it a negative log-likelihood, in
       the E-step and in training, > 0: 1 for the cross-entropy, 0.5 for the
       squared error under noise of variance 1.
-    local_training: Options of local training; without clip_norm for M > 1.
+    local_training: Options of local training; without clip_norm for M > 1. The
+      optimizer state may be kept.
     initialization: Initialization of the cluster models.
     aggregation: Aggregation rule in place of the means; the rule sees a
       client's models as one vector.
@@ -112,9 +113,11 @@ class ClientState(NamedTuple):
   Attributes:
     membership: Mixture weights, `[num_clusters]` float32, on the simplex; equal
       before the client's first round. A weight that has become 0 stays 0.
+    slots: Optimizer state of the models, if it is kept.
   """
 
   membership: tf.Tensor
+  slots: Any = ()
 
 
 class TrainResult(NamedTuple):
@@ -145,7 +148,11 @@ def build_fed_em(
       ),
     ),
     init_client_state=lambda run_seed, client_seed: ClientState(
-      tf.fill([config.num_clusters], 1 / config.num_clusters)
+      tf.fill([config.num_clusters], 1 / config.num_clusters),
+      local_training_lib.initial_slots(
+        initialization_lib.cluster_models(model, config.num_clusters, run_seed),
+        config.local_training,
+      ),
     ),
     phases={'train': _build_training(model, config)},
     plan_round=client_sampling.build_uniform_plan(
@@ -179,7 +186,9 @@ def build_fed_em(
     config.initialization,
     cohort_size=config.cohort_size,
     objective=objectives.mean_loss(model, config.loss_scale),
-    training=config.local_training,
+    training=dataclasses.replace(
+      config.local_training, keeps_optimizer_state=False
+    ),
   )
 
 
@@ -225,9 +234,10 @@ def _build_training(model, config):
     found = mixtures.posterior(
       config.loss_scale * losses, client_state.membership
     )
-    models, loss = local_training_lib.train(
+    models, slots, loss = local_training_lib.train_on(
       objective,
       cluster_models,
+      client_state.slots,
       weighted_data.WeightedData(data, tf.transpose(found.responsibilities)),  # pyright: ignore[reportArgumentType]
       seed,
       config.local_training,
@@ -238,7 +248,7 @@ def _build_training(model, config):
     )
     return algorithm.ClientOutput(
       TrainResult(models, weight),
-      ClientState(membership),
+      ClientState(membership, slots),
       OrderedDict(
         loss=loss,
         mixture_loss=_mean_over_labels(model, found.losses, data),

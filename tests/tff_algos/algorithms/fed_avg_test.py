@@ -1,5 +1,7 @@
 """Tests of FedAvg, against NumPy and in its reductions."""
 
+import collections
+
 import numpy as np
 import pytest
 
@@ -17,13 +19,11 @@ _NUM_AVAILABLE = 4
 
 
 def _build(learning_rate=0.05, epochs=1, batch_size=32, **options):
-  config = fed_avg.FedAvgConfig(
-    loss_scale=0.5,
-    local_training=local_training.LocalTrainingConfig(
-      epochs, batch_size, optimizers.OptimizerConfig('sgd', learning_rate)
-    ),
-    **({'cohort_size': _NUM_AVAILABLE} | options),
+  training = local_training.LocalTrainingConfig(
+    epochs, batch_size, optimizers.OptimizerConfig('sgd', learning_rate)
   )
+  defaults = {'cohort_size': _NUM_AVAILABLE, 'local_training': training}
+  config = fed_avg.FedAvgConfig(loss_scale=0.5, **(defaults | options))
   return fed_avg.build_fed_avg(toys.linear(3), config)
 
 
@@ -46,33 +46,45 @@ def _drawn(cohort_size, round_num):
   return cohorts.drawn(0, round_num, np.flatnonzero(_SIZES), cohort_size)
 
 
-@pytest.mark.parametrize('proximal_weight', [0.0, 2.0])
-def test_rounds_agree_with_numpy(proximal_weight):
-  """Weighted means of local solvers, FedProx's with a pull; float32, to 1e-4."""
+@pytest.mark.parametrize(
+  ('proximal_weight', 'momentum', 'is_kept'),
+  [(0.0, 0.0, False), (2.0, 0.5, False), (0.0, 0.5, True), (2.0, 0.5, True)],
+)
+def test_rounds_agree_with_numpy(proximal_weight, momentum, is_kept):
+  """Weighted means of local solvers, FedProx's with a pull; float32, to 1e-4.
+
+  Also if each client's velocity goes on from its own last round.
+  """
   rate, batch_size, server_rate = 0.03, 4, 0.5
   algorithm = _build(
-    rate,
-    2,
-    batch_size,
     cohort_size=3,
+    local_training=local_training.LocalTrainingConfig(
+      2,
+      batch_size,
+      optimizers.OptimizerConfig('sgd', rate, momentum),
+      keeps_optimizer_state=is_kept,
+    ),
     proximal_weight=proximal_weight,
     server_optimizer=optimizers.OptimizerConfig('sgd', server_rate),
   )
   w = _kernel(toys.initial_states(algorithm, _SOURCE.population)[0])
   w = w.astype(np.float64)
-  losses = []
+  losses, velocities = [], collections.defaultdict(float)
   for round_num in range(1, 4):
     updates, weights, losses = [], [], []
     for k in _drawn(3, round_num):
       x, y = _data(k)
       client_id = _SOURCE.population.client_ids[k]
       seed = seeds.derive_seed(0, 'train', round_num, client_id)
-      local = w
+      local, velocity = w, velocities[k] if is_kept else 0.0
       for rows in index_hash.batches(seed, 2, len(y), batch_size):
         residual = x[rows] @ local - y[rows]
         losses.extend(residual**2)
         slope = x[rows].T @ residual / len(rows)
-        local = local - rate * (slope + proximal_weight * (local - w))
+        slope = slope + proximal_weight * (local - w)
+        velocity = momentum * velocity + rate * slope
+        local = local - velocity
+      velocities[k] = velocity
       updates.append(w - local)
       weights.append(len(y))
     w = w - server_rate * np.average(updates, axis=0, weights=weights)

@@ -58,7 +58,7 @@ class CflConfig:
       examples, or `'uniform'`, all the same.
     splitting: Criteria of a split.
     loss_scale: Factor on the loss, > 0.
-    local_training: Options of local training.
+    local_training: Options of local training; the optimizer state may be kept.
     aggregation: Aggregation rule in place of each cluster's mean. Splits use
       plain means.
   """
@@ -129,7 +129,11 @@ def build_cfl(
     name='cfl',
     num_clusters=num_clusters,
     init_server_state=robust.checked(config.aggregation, init_server_state),
-    init_client_state=lambda run_seed, client_seed: (),
+    init_client_state=lambda run_seed, client_seed: (
+      local_training_lib.initial_slots(
+        trees.zeros(model.weights_spec()), config.local_training
+      )
+    ),
     phases={'train': _build_training(model, config)},
     plan_round=_build_plan(model),
     cluster_model=model,
@@ -160,14 +164,14 @@ def _build_training(model, config):
 
   def train(message, received, client_state, data, seed):
     del message
-    weights, loss = local_training_lib.train(
-      objective, received, data, seed, config.local_training
+    weights, slots, loss = local_training_lib.train_on(
+      objective, received, client_state, data, seed, config.local_training
     )
     result = TrainResult(
       trees.subtract(received, weights),
       client_sampling.client_weight(data, config.weighting),
     )
-    return algorithm.ClientOutput(result, client_state, OrderedDict(loss=loss))
+    return algorithm.ClientOutput(result, slots, OrderedDict(loss=loss))
 
   return algorithm.Phase(
     name='train',
@@ -176,7 +180,7 @@ def _build_training(model, config):
     aggregation={field: aggregation.Collect() for field in TrainResult._fields},
     server_update=_build_update(config),
     client_input=model.weights_spec(),
-    uses_client_state=False,
+    uses_client_state=config.local_training.keeps_optimizer_state,
     uploads={
       'client_update': lambda message, received, result: trees.zeros_like(
         result['client_update']
@@ -212,10 +216,9 @@ def _build_update(config):
     in_use = tf.where(numbers < clusters.num_active, numbers, 0)
     return ServerState(
       trees.take(moved, in_use),
-      tf.tensor_scatter_nd_update(
+      aggregation.write_rows(
         server_state.cluster_assignment,
-        updates.client_index[:, tf.newaxis],
-        clusters.assignment,
+        updates._replace(values=clusters.assignment),
       ),
       clusters.num_active,
       num_rounds,

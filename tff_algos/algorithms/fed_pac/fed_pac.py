@@ -130,7 +130,6 @@ class TrainResult(NamedTuple):
     class_sums: Sums of their features, `[classes, width]`.
     head: The head after its training.
     moments: Of the features before training.
-    num_examples: As `client_weight`.
   """
 
   shared_weights: model_lib.Weights
@@ -139,7 +138,6 @@ class TrainResult(NamedTuple):
   class_sums: tf.Tensor
   head: model_lib.Weights
   moments: head_combination.Moments
-  num_examples: tf.Tensor
 
 
 def build_fed_pac(
@@ -232,16 +230,14 @@ def _build_training(model, parted, config):
       config.local_training,
     )
     after = parted.class_sums(shared, data)
-    weight = client_sampling.client_weight(data, 'examples')
     return algorithm.ClientOutput(
       TrainResult(
         shared_weights=shared,
-        client_weight=weight,
+        client_weight=client_sampling.client_weight(data, 'examples'),
         class_counts=after.counts,
         class_sums=after.sums,
         head=head,
         moments=head_combination.moments(before),
-        num_examples=weight,
       ),
       client_state,
       OrderedDict(loss=loss, head_loss=head_loss),
@@ -257,7 +253,7 @@ def _build_training(model, parted, config):
       'shared_weights': aggregation.WeightedMean('client_weight'),
       **dict.fromkeys(['class_counts', 'class_sums'], aggregation.Sum()),
       **dict.fromkeys(
-        ['head', 'moments', 'num_examples'], aggregation.Collect()
+        ['head', 'moments', 'client_weight'], aggregation.Collect()
       ),
     },
     server_update=_build_update(config),
@@ -295,7 +291,7 @@ def _build_update(config):
       tf.maximum(old.is_known, tf.cast(counts > 0, tf.float32)),
     )
     heads, moments = aggregates['head'], aggregates['moments'].values
-    is_there = heads.is_valid & (aggregates['num_examples'].values > 0)
+    is_there = heads.is_valid & (aggregates['client_weight'].values > 0)
     if config.combines_heads:
       shares = head_combination.shares(moments, is_there)
       heads = heads._replace(values=trees.mix(shares, heads.values))

@@ -282,10 +282,8 @@ def _build_regrouping(model, config):
     metrics['num_empty_clusters'] = _num_empty(sizes)
     return server_state._replace(
       cluster_models=models,
-      cluster_assignment=tf.tensor_scatter_nd_update(
-        server_state.cluster_assignment,
-        uploads.client_index[:, tf.newaxis],
-        after,
+      cluster_assignment=aggregation.write_rows(
+        server_state.cluster_assignment, uploads._replace(values=after)
       ),
       k_means_seed=regrouping.next_seed(server_state.k_means_seed, k_means),
     ), metrics

@@ -28,30 +28,36 @@ def train(
   mixture: mixing.Mixture,
   model_weights: Structure,
   membership: tf.Tensor,
+  slots: Structure,
   data: algorithm.ClientData,
   seed: tf.Tensor,
   config: local_training.LocalTrainingConfig,
   *,
   loss_scale: float = 1.0,
-) -> tuple[Structure, statistics.MeanStat]:
+) -> tuple[Structure, Structure, statistics.MeanStat]:
   """Trains shared and canonical weights on a client's mean loss.
 
   Args:
     mixture: The model.
     model_weights: Starting point.
     membership: `[num_canonical]`, on the simplex, held fixed.
+    slots: Optimizer state of the weights that the client keeps, or `()`.
     data: The client's examples.
-    seed: int32 `[2]`; as in `local_training.train`.
+    seed: int32 `[2]`; as in `local_training.train_on`.
     config: Epochs, batch size, optimizer.
     loss_scale: Factor on the loss, > 0.
 
   Returns:
-    As from `local_training.train`.
+    As from `local_training.train_on`.
   """
   can_turn = (config.solver, config.optimizer.name) == ('descent', 'sgd')
+  # A velocity that is kept is not along the membership of this round.
+  can_turn = can_turn and not config.keeps_optimizer_state
   if not (mixture.mixes_parameters and can_turn):
     objective = objectives.mean_loss(mixture.at(membership), loss_scale)
-    return local_training.train(objective, model_weights, data, seed, config)
+    return local_training.train_on(
+      objective, model_weights, slots, data, seed, config
+    )
   length = tf.norm(membership)
   direction = membership / length
   old = model_weights['canonical']
@@ -84,4 +90,4 @@ def train(
     old,
     moved,
   )
-  return OrderedDict(shared=end['shared'], canonical=canonical), loss
+  return OrderedDict(shared=end['shared'], canonical=canonical), (), loss

@@ -49,7 +49,7 @@ from tff_algos.algorithms.ppfl import (
   mixing,
   stationarity,
 )
-from tff_algos.core import algorithm, carrying, checks
+from tff_algos.core import algorithm, carrying, checks, errors
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import optimizers
 from tff_algos.rounds import aggregation
@@ -89,7 +89,8 @@ class PpflConfig:
     server_optimizer: Server optimizer of theta, as in FedAvg; SGD with learning
       rate 1 and no momentum takes the mean.
     loss_scale: Factor on the loss, > 0.
-    local_training: Options of the local training of theta.
+    local_training: Options of the local training of theta; the optimizer state
+      may be kept, but not in `'random_block'`.
     aggregation: Aggregation rule in place of the mean of the clients' theta.
   """
 
@@ -124,6 +125,13 @@ class PpflConfig:
     self.membership.check_mixing(self.mixing)
     self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
     membership_exchange.check_schedule(self.schedule, self.membership)
+    is_kept = self.local_training.keeps_optimizer_state
+    if is_kept and self.schedule == membership_exchange.RANDOM_BLOCK:
+      raise errors.ConfigError(
+        'local_training.keeps_optimizer_state is True, but in the schedule '
+        f'{self.schedule!r} clients keep nothing; set it to False, or take '
+        'another schedule'
+      )
 
 
 class ServerState(NamedTuple):
@@ -153,9 +161,11 @@ class ClientState(NamedTuple):
   Attributes:
     membership: c_i, `[num_clusters]` float32, on the simplex; equal shares
       before its first round.
+    slots: Optimizer state of theta, if it is kept.
   """
 
   membership: tf.Tensor
+  slots: Any = ()
 
 
 def build_ppfl(
@@ -211,7 +221,14 @@ def build_ppfl(
     num_clusters=config.num_clusters,
     init_server_state=robust.checked(config.aggregation, init_server_state),
     init_client_state=lambda run_seed, client_seed: (
-      () if exchange.at_server else ClientState(mixture.equal_shares())
+      ()
+      if exchange.at_server
+      else ClientState(
+        mixture.equal_shares(),
+        local_training_lib.initial_slots(
+          mixture.initialize(run_seed), config.local_training
+        ),
+      )
     ),
     phases=_build_phases(exchange, config),
     plan_round=_build_plan(exchange, config),
@@ -282,12 +299,14 @@ def _build_client_phase(exchange, config, name):
         loss_scale=config.loss_scale,
         **told,
       )
-      client_state = ClientState(membership)
+      client_state = client_state._replace(membership=membership)
     if moves_weights:
-      result['local_weights'], metrics['loss'] = mixed_training.train(
+      keeps = config.local_training.keeps_optimizer_state
+      result['local_weights'], slots, metrics['loss'] = mixed_training.train(
         mixture,
         model_weights,
         membership,
+        client_state.slots if keeps else (),
         data,
         seed,
         config.local_training,
@@ -296,6 +315,8 @@ def _build_client_phase(exchange, config, name):
       result['client_weight'] = client_sampling.client_weight(
         data, config.weighting
       )
+      if keeps:
+        client_state = client_state._replace(slots=slots)
     if uploads:
       result['membership'] = membership
     return algorithm.ClientOutput(result, client_state, metrics)

@@ -28,6 +28,7 @@ _REFUSED_BY_EXACT = {
   'weight_decay': 'minimises the objective without it',
   'augmentation': 'takes the examples as they are',
   'unit_dropout_rate': 'takes the whole network',
+  'keeps_optimizer_state': 'has no optimizer',
 }
 
 
@@ -39,7 +40,7 @@ class LocalTrainingConfig:
     num_local_epochs: Passes over the client's examples, >= 1, each in a new
       order.
     batch_size: Examples a step, >= 1; a short last batch keeps its weight.
-    optimizer: The client optimizer; its state is reset in every round.
+    optimizer: The client optimizer.
     augmentation: `'none'`, or `'crop_and_flip'`, which shifts training images
       by up to 4 pixels and flips half of them, at random in every epoch.
     solver: `'descent'`, the steps above; or `'exact'`, which replaces them and
@@ -54,6 +55,9 @@ class LocalTrainingConfig:
       order a step, so it suits small numbers.
     unit_dropout_rate: Share of hidden units dropped in a step, in [0, 1), in
       networks that have a layer for it (`numerics.unit_dropout`).
+    keeps_optimizer_state: Whether a client's optimizer goes on with the state
+      of the client's last round, such as its momentum; else it begins anew in
+      each. Of the algorithms that say so.
   """
 
   num_local_epochs: int = 1
@@ -64,6 +68,7 @@ class LocalTrainingConfig:
   weight_decay: float = 0.0
   num_local_steps: int = 0
   unit_dropout_rate: float = 0.0
+  keeps_optimizer_state: bool = False
 
   def __post_init__(self):
     checks.check_int('num_local_epochs', self.num_local_epochs, minimum=1)
@@ -197,24 +202,77 @@ def train(
     the step that reads it. For a client without examples, the starting point
     (with a proximal objective up to rounding); see `exact_solution.solve` for
     the exact solver.
+
+  Raises:
+    ConfigError: If the optimizer state should be kept, see `train_on`.
+  """
+  if config.keeps_optimizer_state:
+    raise errors.ConfigError(
+      'keeps_optimizer_state is True in a local training whose optimizer '
+      'begins anew in each round; set it to False, or take one of the '
+      'algorithms that keep it: fed_avg, cfl, fed_em, ppfl'
+    )
+  weights, _, loss = train_on(objective, weights, (), data, seed, config)
+  return weights, loss
+
+
+def initial_slots(weights: Structure, config: LocalTrainingConfig) -> Structure:
+  """Returns the optimizer state that a client keeps before its first round.
+
+  Args:
+    weights: As in `train_on`, with any values.
+    config: As in `train_on`.
+
+  Returns:
+    `()` if it keeps none.
+  """
+  if not config.keeps_optimizer_state:
+    return ()
+  return optimizers.build_optimizer(config.optimizer).initialize(weights)
+
+
+def train_on(
+  objective: objectives.Objective,
+  weights: Structure,
+  slots: Structure,
+  data: algorithm.ClientData,
+  seed: tf.Tensor,
+  config: LocalTrainingConfig,
+) -> tuple[Structure, Structure, statistics.MeanStat]:
+  """Trains as `train` does, from an optimizer state that clients may keep.
+
+  SGD's velocity has the learning rate in it: after a change of the rate that of
+  the old one fades as momentum does.
+
+  Args:
+    objective: Objective to minimise.
+    weights: Starting point.
+    slots: As from `initial_slots`, or of the client's last round.
+    data: The client's examples.
+    seed: int32 `[2]`, as in `train`.
+    config: Epochs or steps, batch size, optimizer; or the exact solver.
+
+  Returns:
+    As from `train`, with the slots that the client keeps between the two.
   """
   if config.solver == 'exact':
-    return exact_solution.solve(objective, weights, data)
+    weights, loss = exact_solution.solve(objective, weights, data)
+    return weights, (), loss
   if isinstance(objective, objectives.ProximalLoss):
     # As a decay of the offset, the proximal term costs one pass over the
     # weights instead of four.
     objective = objective.with_decay(config.weight_decay)
     offset = trees.subtract(weights, objective.center)
-    offset, loss = _descend(
-      objective.at_offset, offset, data, seed, config, objective.weight
+    offset, slots, loss = _descend(
+      objective.at_offset, offset, slots, data, seed, config, objective.weight
     )
-    return trees.add(objective.center, offset), loss
+    return trees.add(objective.center, offset), slots, loss
   decay = config.weight_decay or None
-  return _descend(objective, weights, data, seed, config, decay)
+  return _descend(objective, weights, slots, data, seed, config, decay)
 
 
-def _descend(objective, weights, data, seed, config, decay):
-  """Trains on objective(weights) + decay / 2 * |weights|^2, see `train`."""
+def _descend(objective, weights, kept, data, seed, config, decay):
+  """Trains on objective(weights) + decay / 2 * |weights|^2, see `train_on`."""
   optimizer = optimizers.build_optimizer(config.optimizer)
   drawn = draw_batches(seed, data.mask, config)
   num_steps = tf.shape(drawn.epochs)[0]
@@ -238,10 +296,10 @@ def _descend(objective, weights, data, seed, config, decay):
   start = (
     tf.constant(0),
     weights,
-    optimizer.initialize(weights),
+    kept if config.keeps_optimizer_state else optimizer.initialize(weights),
     statistics.empty_mean(),
   )
-  _, weights, _, loss = tf.while_loop(
+  _, weights, slots, loss = tf.while_loop(
     lambda i, *_: i < num_steps, step, start, parallel_iterations=1
   )
-  return weights, loss
+  return weights, slots if config.keeps_optimizer_state else (), loss

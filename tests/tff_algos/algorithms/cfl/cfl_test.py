@@ -4,6 +4,7 @@ On the points of `tests.testing.points` a client with mean m moves from w by
 rate (m - w) in a full-batch step.
 """
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -148,9 +149,15 @@ def test_clusters_that_are_not_in_use_equal_cluster_0():
   ],
 )
 def test_without_a_split_it_is_fed_avg(options):
-  server_state, _, _ = _run(_build(**options), 3)
+  """Here with momentum that clients keep, which makes either overshoot."""
+  training = dataclasses.replace(
+    _TRAINING,
+    optimizer=optimizers.OptimizerConfig('sgd', _RATE, momentum=0.5),
+    keeps_optimizer_state=True,
+  )
+  server_state, _, _ = _run(_build(local_training=training, **options), 3)
   config = fed_avg.FedAvgConfig(
-    cohort_size=len(_AVAILABLE), loss_scale=0.5, local_training=_TRAINING
+    cohort_size=len(_AVAILABLE), loss_scale=0.5, local_training=training
   )
   expected, _, _ = _run(fed_avg.build_fed_avg(points.model(2), config), 3)
   for model in server_state.cluster_models['point']:

@@ -35,6 +35,7 @@ def _train(mixture, config, data=_DATA):
     mixture,
     weights,
     _MEMBERSHIP,
+    (),
     data,
     _SEED,
     config,
@@ -52,13 +53,13 @@ def _train(mixture, config, data=_DATA):
 
 def _sizes_of_trained(monkeypatch):
   """Returns the list to which the number of trained weights is appended."""
-  sizes, train = [], local_training.train
+  sizes, train = [], local_training.train_on
 
   def watched(objective, weights, *rest):
     sizes.append(mixed_training.trees.num_entries(weights))
     return train(objective, weights, *rest)
 
-  monkeypatch.setattr(mixed_training.local_training, 'train', watched)
+  monkeypatch.setattr(mixed_training.local_training, 'train_on', watched)
   return sizes
 
 
@@ -79,7 +80,7 @@ def test_steps_are_those_of_all_canonical_models(
   """A network of 43 weights, of which one is trained and not three."""
   mixture = mixing.build(toys.mlp((4,)), 3, (canonical,), 'parameters')
   sizes = _sizes_of_trained(monkeypatch)
-  start, (found, loss), (expected, expected_loss) = _train(mixture, config)
+  start, (found, _, loss), (expected, expected_loss) = _train(mixture, config)
   one_model = 43 + bool(config.weight_decay)
   assert sizes == [one_model, mixture.num_parameters]
   tf.nest.map_structure(
@@ -100,7 +101,7 @@ def test_steps_are_those_of_all_canonical_models(
 def test_a_client_without_examples_gets_its_start_back():
   mixture = mixing.build(toys.mlp((4,)), 3, ('all',), 'parameters')
   nobody = _DATA._replace(mask=tf.zeros([11]))
-  start, (found, _), _ = _train(mixture, _config(0.2, momentum=0.9), nobody)
+  start, (found, *_), _ = _train(mixture, _config(0.2, momentum=0.9), nobody)
   tf.nest.map_structure(np.testing.assert_array_equal, found, start)
 
 

@@ -354,6 +354,15 @@ def test_a_population_without_examples_is_refused():
       },
       "'random_block' takes one step on memberships a round, but",
     ),
+    (
+      {
+        'schedule': 'random_block',
+        'local_training': local_training.LocalTrainingConfig(
+          keeps_optimizer_state=True
+        ),
+      },
+      "keeps_optimizer_state is True, but in the schedule 'random_block'",
+    ),
   ],
 )
 def test_options_out_of_range_are_refused(options, text):

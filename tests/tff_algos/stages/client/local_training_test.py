@@ -321,3 +321,34 @@ def test_plain_sgd_is_checked_by_name():
   clipping = dataclasses.replace(_SGD, clip_norm=0.5)
   with pytest.raises(errors.ConfigError, match='clip_norm must be 0, got 0.5'):
     local_training.check_plain_sgd(_config(optimizer=clipping))
+
+
+def test_a_kept_optimizer_goes_on():
+  """Two rounds of one full batch are one of two, if the weights stay."""
+  data = _padded(*_examples(7), 9)
+  weights = {'kernel': tf.constant(_START[:, np.newaxis])}
+  kept = dataclasses.replace(_config(9, 1), keeps_optimizer_state=True)
+  slots = local_training.initial_slots(weights, kept)
+  for _ in range(2):
+    weights, slots, _ = local_training.train_on(
+      objectives.mean_loss(_MODEL, 0.5),
+      weights,
+      slots,
+      data,
+      tf.constant(_SEED),
+      kept,
+    )
+  assert slots.num_steps == 2
+  expected, _ = _train(data, _config(9, 2))
+  found = weights['kernel'].numpy()[:, 0]
+  np.testing.assert_allclose(found, expected, rtol=1e-5)
+  anew, _ = _train(data, _config(9, 1))
+  again, _ = _train(data, _config(9, 1), anew)
+  assert np.abs(again - expected).max() > 1e-3
+
+
+def test_where_nothing_is_kept_it_is_refused():
+  kept = dataclasses.replace(_config(), keeps_optimizer_state=True)
+  with pytest.raises(errors.ConfigError, match='keeps_optimizer_state is True'):
+    _train(_padded(*_examples(7), 7), kept)
+  assert local_training.initial_slots(None, _config()) == ()
