@@ -38,6 +38,11 @@ flags.disclaim_key_flags()
 BAD_INPUT = 1
 NOT_APPROVED = 3
 INFRASTRUCTURE = 75  # EX_TEMPFAIL of sysexits.h: a retry may help.
+_REASONS = {
+  BAD_INPUT: 'bad_input',
+  NOT_APPROVED: 'not_approved',
+  INFRASTRUCTURE: 'infrastructure',
+}
 _RETRIED = (errors.InfrastructureError, errors.LostProcessError)
 _INTERRUPTED = 128 + signal.SIGINT
 _TERMINATED = 128 + signal.SIGTERM
@@ -186,15 +191,10 @@ def failure_line(error: Exception, exit_code: int) -> str:
     error: A `UserError`, an `OSError` of the file system, or that of a flag.
     exit_code: Exit code of the program.
   """
-  reason = 'bad_input'
-  if isinstance(error, (*_RETRIED, OSError)):
-    reason = 'infrastructure'
-  elif isinstance(error, errors.NotApprovedError):
-    reason = 'not_approved'
   return json.dumps(
     {
       'status': 'failed',
-      'reason': reason,
+      'reason': _REASONS[exit_code],
       'exit_code': exit_code,
       'error': type(error).__name__,
       'message': str(error),

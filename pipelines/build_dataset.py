@@ -281,9 +281,7 @@ def _stage_version(
       _run(
         measured,
         'Measure',
-        fit.MeasureBlock(
-          config, staging, spec, copies, is_given=given is not None
-        ),
+        fit.MeasureBlock(config, staging, copies),
         pipeline_options,
       )
     fitted = fit.merge(staging, spec, len(measured), plan.client_ids, given)

@@ -36,25 +36,13 @@ _PIECE_VALUES = 1 << 21
 Key = tuple[str, str]
 
 
-class Statistics(NamedTuple):
-  """Result of measuring a version.
-
-  Attributes:
-    folder: Folder of the version, with its statistics.
-    reused: Whether the statistics existed already.
-  """
-
-  folder: pathlib.Path
-  reused: bool
-
-
 def measure(
   staging: staging_lib.Staging,
   folder: pathlib.Path,
   pipeline_options: Sequence[str] = (),
   *,
   force: bool = False,
-) -> Statistics:
+) -> bool:
   """Computes the statistics of a version and writes them into its folder.
 
   Args:
@@ -62,6 +50,9 @@ def measure(
     folder: Folder of the version.
     pipeline_options: Beam's pipeline options.
     force: Whether to replace existing statistics.
+
+  Returns:
+    Whether they existed already, and were kept.
 
   Raises:
     ConfigError: If Beam does not accept an option.
@@ -71,7 +62,7 @@ def measure(
   manifest = integrity.read_manifest(folder)
   integrity.check_files(folder, manifest, verify=True)
   if not force and _is_there(folder, manifest):
-    return Statistics(folder, reused=True)
+    return True
   _run(staging, folder, manifest, pipeline_options)
   found = _read_totals(staging)
   _check_complete(found, manifest)
@@ -91,7 +82,7 @@ def measure(
   }
   with staging.atomic_path(folder / layout.STATISTICS) as path:
     path.write_text(json.dumps(content, indent=1, sort_keys=True) + '\n')
-  return Statistics(folder, reused=False)
+  return False
 
 
 def _is_there(folder: pathlib.Path, manifest: dict[str, Any]) -> bool:

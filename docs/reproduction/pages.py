@@ -57,7 +57,6 @@ def expand(arguments: Collection[str]) -> grid.Grid:
   config_flags.DEFINE_config_file('config', flag_values=values, sys_argv=argv)
   for define, name, default in (
     (flags.DEFINE_list, 'also', []),
-    (flags.DEFINE_list, 'metrics', []),
     (flags.DEFINE_list, 'plugins', []),
     (flags.DEFINE_multi_string, 'grid', []),
     (flags.DEFINE_integer, 'num_seeds', 5),

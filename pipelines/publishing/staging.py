@@ -171,10 +171,6 @@ class StagingInStore(Staging):
         self._objects.download(name, path)
       yield pathlib.Path(temporary)
 
-  def clear(self) -> None:
-    """Deletes all objects."""
-    self._objects.delete_all()
-
   @functools.cached_property
   def _objects(self) -> objects.Objects:
     return objects.Objects(self.address)
@@ -251,7 +247,7 @@ def _remove(root: pathlib.Path, *, is_last: bool = True) -> None:
   if note.exists():
     address = note.read_text()
     try:
-      StagingInStore(root, address).clear()
+      objects.Objects(address).delete_all()
     except errors.UserError as error:
       logging.warning('Intermediate files stay at %s: %s', address, error)
       is_last = False

@@ -241,12 +241,15 @@ class LoadedBundles:
 
   def answer(self, request: Request, max_rows: int) -> Answer:
     """Returns the outputs of a model for one client's examples."""
+    cluster_id = request.choice.cluster_id
+    if request.choice.model == model_choice.PERSONALIZED:
+      cluster_id = -1
+    elif cluster_id == model_choice.TO_BE_PICKED:
+      cluster_id = self.pick(
+        checks.check_given('pick_x', request.pick_x),
+        checks.check_given('pick_y', request.pick_y),
+      )
     with self._lock:
-      cluster_id = request.choice.cluster_id
-      if request.choice.model == model_choice.PERSONALIZED:
-        cluster_id = -1
-      elif cluster_id == model_choice.TO_BE_PICKED:
-        cluster_id = self._pick(request.pick_x, request.pick_y)
       parts = [
         self._predict(request, cluster_id, request.x[start : start + max_rows])
         for start in range(0, len(request.x), max_rows)
@@ -263,8 +266,10 @@ class LoadedBundles:
       x: `[n, *x_shape]`, n >= 1.
       y: Labels, `[n, *label_shape]`.
     """
+    cluster_models = self._loaded[model_choice.CLUSTER]
     with self._lock:
-      return self._pick(x, y)
+      outputs = cluster_models.predict('pick_cluster', {'x': x, 'label': y})
+    return int(outputs['cluster_id'][0])
 
   def signatures(self) -> dict[str, Signatures]:
     """Returns the tensors of each model's signatures, by model."""
@@ -289,16 +294,6 @@ class LoadedBundles:
       inputs = {'cluster_id': np.full(len(x), cluster_id, np.int32)}
     served = self._loaded[request.choice.model]
     return served.predict(served_model.DEFAULT_SIGNATURE, {'x': x, **inputs})
-
-  def _pick(self, x: Array | None, y: Array | None) -> int:
-    outputs = self._loaded[model_choice.CLUSTER].predict(
-      'pick_cluster',
-      {
-        'x': checks.check_given('pick_x', x),
-        'label': checks.check_given('pick_y', y),
-      },
-    )
-    return int(outputs['cluster_id'][0])
 
 
 def _describe_tensors(

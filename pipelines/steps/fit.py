@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from pipelines import options
 from pipelines.engines import failures
 from pipelines.examples import column_statistics, encoding, raw_columns
 from pipelines.publishing import staging as staging_lib
@@ -24,7 +23,6 @@ from tff_algos.core.structures import Array
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema as schema_lib
 from tff_algos.features import spec as spec_lib
-from tff_algos.stores import plain_copy
 
 _TRAIN = schema_lib.SPLITS.index(schema_lib.TRAIN)
 
@@ -62,20 +60,6 @@ def is_measured(spec: spec_lib.FeatureSpec, given: Given | None) -> bool:
 class MeasureBlock(extract.BlockFn):
   """DoFn: block -> its number; writes the statistics of its columns."""
 
-  def __init__(
-    self,
-    config: options.DatasetConfig,
-    staging: staging_lib.Staging,
-    spec: spec_lib.FeatureSpec,
-    copies: Sequence[plain_copy.Copy] = (),
-    *,
-    is_given: bool = False,
-  ) -> None:
-    """Takes the spec, and whether all but `spec.by_client` is taken over."""
-    super().__init__(config, staging, copies)
-    self._spec = spec
-    self._is_given = is_given
-
   def process(self, numbered: extract.NumberedBlock) -> Iterator[int]:
     """Measures one block."""
     number, block = numbered
@@ -86,34 +70,40 @@ class MeasureBlock(extract.BlockFn):
       owned = is_train & (plan.owners != planning.NOBODY)
       participates = (owned & (plan.owners < plan.num_participating)).any(0)
       columns = cast(raw_columns.Columns, sound.x)
+      spec = cast(spec_lib.FeatureSpec, self._source.feature_spec())
       statistics = {}
-      if not self._is_given:
-        statistics = column_statistics.create(self._spec)
+      if not self._config.fitted_from:
+        statistics = column_statistics.create(spec)
         column_statistics.add(
-          statistics, self._spec, raw_columns.select(columns, participates)
+          statistics, spec, raw_columns.select(columns, participates)
         )
       states = {
         'all': {name: one.state() for name, one in statistics.items()},
-        'clients': self._measure_clients(columns, plan.owners, owned),
+        'clients': _measure_clients(
+          spec.by_client, columns, plan.owners, owned
+        ),
       }
       with self._staging.handing_over(_path(self._staging, number)) as path:
         path.write_text(json.dumps(states))
     yield number
 
-  def _measure_clients(
-    self, columns: raw_columns.Columns, owners: Array, owned: Array
-  ) -> dict[str, list[Any]]:
-    """Returns client index -> states of the columns `spec.by_client`."""
-    names = self._spec.by_client
-    states = {}
-    for client in np.unique(owners[owned]) if names else ():
-      rows = (owned & (owners == client)).any(0)
-      moments = [column_statistics.Moments() for _ in names]
-      for name, one in zip(names, moments, strict=True):
-        values = columns[name][rows]
-        one.add(values[~np.isnan(values)])
-      states[str(client)] = [one.state() for one in moments]
-    return states
+
+def _measure_clients(
+  names: Sequence[str],
+  columns: raw_columns.Columns,
+  owners: Array,
+  owned: Array,
+) -> dict[str, list[Any]]:
+  """Returns client index -> states of the columns of these names."""
+  states = {}
+  for client in np.unique(owners[owned]) if names else ():
+    rows = (owned & (owners == client)).any(0)
+    moments = [column_statistics.Moments() for _ in names]
+    for name, one in zip(names, moments, strict=True):
+      values = columns[name][rows]
+      one.add(values[~np.isnan(values)])
+    states[str(client)] = [one.state() for one in moments]
+  return states
 
 
 def merge(

@@ -52,4 +52,7 @@ def test_the_best_round(launcher, trained_regressions, tmp_path):
   assert summary['last']['round'] == 1
   program = evaluate('newest')
   assert program.returncode == 1
-  assert "round must be one of 'last', 'best', got" in program.said[-1]
+  assert (
+    "round must be the number of a round, 'last' or 'best', got"
+    in program.said[-1]
+  )

@@ -72,10 +72,11 @@ def test_line_if_there_is_nothing_to_do():
   ],
 )
 def test_line_of_a_failure(error, reason):
-  assert _parse(command.failure_line(error, 9)) == {
+  code = command.exit_code_of(error)
+  assert _parse(command.failure_line(error, code)) == {
     'status': 'failed',
     'reason': reason,
-    'exit_code': 9,
+    'exit_code': {'bad_input': 1, 'not_approved': 3}.get(reason, 75),
     'error': type(error).__name__,
     'message': str(error),
   }

@@ -32,7 +32,8 @@ _SYNTHETIC = {
 def _measure(path, beam_options=(), **options):
   with staging.open_staging(path) as opened:
     folder = integrity.find_current(path)
-    return statistics.measure(opened, folder, beam_options, **options)
+    is_kept = statistics.measure(opened, folder, beam_options, **options)
+  return folder, is_kept
 
 
 @pytest.fixture(name='built', scope='module')
@@ -56,9 +57,9 @@ def make_measured(request, built, tmp_path_factory):
   path = tmp_path_factory.mktemp('measured') / request.param
   shutil.copytree(built[request.param], path)
   before = raw_data.file_bytes(path)
-  found = _measure(path)
-  assert not found.reused
-  return path, before, found.folder
+  folder, is_kept = _measure(path)
+  assert not is_kept
+  return path, before, folder
 
 
 def _files(folder):
@@ -189,22 +190,22 @@ def test_threads_change_no_byte(measured):
   path, _, folder = measured
   before = _files(folder)
   options = ['--direct_num_workers=2', '--direct_running_mode=multi_threading']
-  assert not _measure(path, options, force=True).reused
+  assert not _measure(path, options, force=True)[1]
   assert _files(folder) == before
 
 
 @pytest.mark.verify
 def test_processes_change_no_byte(built, tmp_path):
   shutil.copytree(built['synthetic'], tmp_path, dirs_exist_ok=True)
-  before = _files(_measure(tmp_path).folder)
+  before = _files(_measure(tmp_path)[0])
   options = ['--direct_num_workers=2', '--direct_running_mode=multi_processing']
-  assert _files(_measure(tmp_path, options, force=True).folder) == before
+  assert _files(_measure(tmp_path, options, force=True)[0]) == before
 
 
 def test_nothing_is_measured_twice(measured):
   path, _, folder = measured
   before = (folder / layout.STATISTICS).stat().st_mtime_ns
-  assert _measure(path).reused
+  assert _measure(path)[1]
   assert (folder / layout.STATISTICS).stat().st_mtime_ns == before
 
 
@@ -213,7 +214,7 @@ def test_damaged_statistics_are_made_again(measured, name):
   path, _, folder = measured
   before = _files(folder)
   (folder / name).write_bytes(b'{}')
-  assert not _measure(path).reused
+  assert not _measure(path)[1]
   assert _files(folder) == before
 
 
@@ -246,7 +247,7 @@ def test_clients_without_examples(tmp_path):
     sizes={'law': 'uniform', 'minimum': 0, 'maximum': 0}
   )
   build_dataset.build(config, tmp_path)
-  folder = _measure(tmp_path).folder
+  folder = _measure(tmp_path)[0]
   totals = json.loads((folder / layout.STATISTICS).read_text())['totals']
   assert totals['participating']['train']['num_examples'] == 0
   assert totals['participating']['train']['x'] is None

@@ -61,9 +61,13 @@ class ClientExamples:
     """
     return self.x[index], self.y[index]
 
-  def __reduce__(self):
+  def __getstate__(self) -> dict[str, Any]:
     # A worker of a DataLoader is sent the examples, not the open dataset.
-    return _restore, (self.client_id, self.split, self._examples)
+    return {
+      'client_id': self.client_id,
+      'split': self.split,
+      '_examples': self._examples,
+    }
 
   def to_tf(self) -> Any:
     """Returns a `tf.data.Dataset` of (x, y), one example each."""
@@ -83,12 +87,3 @@ def all_clients(
   """
   for client_id in dataset.client_ids:
     yield ClientExamples(dataset, client_id, split)
-
-
-def _restore(
-  client_id: str, split: str, examples: schema_lib.Examples
-) -> ClientExamples:
-  restored = ClientExamples.__new__(ClientExamples)
-  restored.client_id, restored.split = client_id, split
-  restored.__dict__['_examples'] = examples
-  return restored

@@ -11,7 +11,6 @@ Formats: `doc/riegeli_records_file_format.md` of google/riegeli,
 
 import struct
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow
@@ -31,26 +30,18 @@ _CODECS = {ord('z'): 'zstd', ord('b'): 'brotli'}
 _MAGIC = 0x71930E704FDAE05E
 
 
-class Ranges(NamedTuple):
-  """Positions in a file, in bytes.
-
-  Attributes:
-    bounds: Record i is in the bytes `bounds[i]` to `bounds[i + 1]`, int64
-      `[num_records + 1]`; the last bound is the start of the footer.
-    size: Size of the file; its reader needs all bytes from the footer on.
-  """
-
-  bounds: Array
-  size: int
-
-
-def find(read: Callable[[int, int], bytes], size: int) -> Ranges:
-  """Returns the ranges of the records of a file.
+def find(read: Callable[[int, int], bytes], size: int) -> Array:
+  """Returns the bounds of the records of a file, in bytes.
 
   Args:
     read: (start, stop) -> these bytes of the file; called once for the end of
       a small file, and twice where the footer begins before it.
     size: Size of the file.
+
+  Returns:
+    int64 `[num_records + 1]`: record i is in the bytes `bounds[i]` to
+    `bounds[i + 1]`. The last bound is the start of the footer, from which on
+    the file's reader needs all bytes.
 
   Raises:
     DataError: If it is no ArrayRecord file of one record a chunk.
@@ -68,7 +59,7 @@ def find(read: Callable[[int, int], bytes], size: int) -> Ranges:
     bounds = [chunk[1] for chunk in chunks]
     if any(chunk[3] != 1 for chunk in chunks):
       raise ValueError('a chunk has several records')
-    return Ranges(np.array([*bounds, footer], np.int64), size)
+    return np.array([*bounds, footer], np.int64)
   except (ValueError, KeyError, IndexError, struct.error) as error:
     raise errors.DataError(f'its footer cannot be read: {error!r}') from None
 

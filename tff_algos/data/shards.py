@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from array_record.python import array_record_module
 
 from tff_algos.core import errors
+from tff_algos.core.structures import Array
 from tff_algos.data import record_ranges
 from tff_algos.stores import cached_object
 
@@ -89,14 +90,14 @@ class _OpenShard:
 
   Attributes:
     file: The parts.
-    ranges: Where its records are.
+    bounds: Where its records are, see `record_ranges.find`.
     reader: ArrayRecord's reader of `file`.
     last: Position of the record that was read last.
     ahead: The request of what comes next.
   """
 
   file: cached_object.CachedObject
-  ranges: record_ranges.Ranges
+  bounds: Array
   reader: array_record_module.ArrayRecordReader
   last: int = -1
   ahead: concurrent.futures.Future[None] | None = None
@@ -147,9 +148,9 @@ class PublishedShards:
         self._shards[shard] = self._open(shard)
       self._shards.move_to_end(shard)
       opened = self._shards[shard]
-      if not 0 <= position < len(opened.ranges.bounds) - 1:
+      if not 0 <= position < len(opened.bounds) - 1:
         raise IndexError(f'the shard has no record {position}')
-      start, stop = map(int, opened.ranges.bounds[position : position + 2])
+      start, stop = map(int, opened.bounds[position : position + 2])
       with _removal():
         opened.file.fetch(start, stop)
       record = _read(opened.reader, position)
@@ -179,9 +180,9 @@ class PublishedShards:
       file = self._open_object(shard)
       stack.callback(file.close)
       with _removal():
-        ranges = record_ranges.find(file.read, file.size)
-        file.fetch(int(ranges.bounds[-1]), file.size)
-      opened = _OpenShard(file, ranges, _open(file.path))
+        bounds = record_ranges.find(file.read, file.size)
+        file.fetch(int(bounds[-1]), file.size)
+      opened = _OpenShard(file, bounds, _open(file.path))
       stack.pop_all()
     return opened
 

@@ -74,9 +74,9 @@ def write_card(
   if runner.find_handover(flags) is not None:
     flags = []
   with staging_lib.open_staging(dataset) as staging:
-    found = statistics.measure(staging, place, flags, force=force)
+    is_measured = statistics.measure(staging, place, flags, force=force)
     path = place / layout.CARD
-    if force or not (found.reused and _fits(path)):
+    if force or not (is_measured and _fits(path)):
       text = card.render(place)
       with staging.atomic_path(path) as temporary:
         temporary.write_text(text, encoding='utf-8')

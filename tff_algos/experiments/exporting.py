@@ -69,7 +69,9 @@ def export(
     facts = lineage.describe(config, folder, opened.dataset, chosen)
     with releases.opened(target) as path, path.unreleased() as hidden:
       bundles = write_bundles(opened, chosen, server_state, hidden)
-      entry = lineage.entry(config, folder, target, opened.dataset, chosen)
+      entry = lineage.entry(
+        config, folder, target, opened.dataset, chosen, gated=False
+      )
       published = path.release(bundles, entry, facts)
       if keep_versions is not None:
         path.remove_old(keep_versions)

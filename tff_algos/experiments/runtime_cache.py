@@ -81,17 +81,15 @@ class KeptRuntime:
     self._stack.close()
 
 
-def _without_calibration(runtime: dict[str, Any]) -> dict[str, Any]:
-  return {**runtime, 'pjrt': {**runtime['pjrt'], 'calibration': ''}}
-
-
 def _computation(config, dataset) -> dict[str, Any]:
   """Returns the config entries that affect the graphs; mostly not the seed."""
   attackers = experiment.find_attackers(config, dataset)
+  runtime = config_lib.to_dict(config.runtime)
+  runtime['pjrt']['calibration'] = ''
   decides = {
     **experiment.identity(config, dataset),
     **config.continuation.identity(),  # The noise follows from it.
-    'runtime': _without_calibration(config_lib.to_dict(config.runtime)),
+    'runtime': runtime,
     'attackers': np.flatnonzero(attackers).tolist(),
     # Of it an identity may lack the budget, which ends a run.
     'privacy': config_lib.to_dict(config.privacy),

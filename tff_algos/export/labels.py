@@ -114,22 +114,6 @@ def assign(
     ) from error
 
 
-def labelled_versions(
-  export_dir: str | os.PathLike[str], models: Iterable[str]
-) -> set[int]:
-  """Returns the versions of these models that have labels.
-
-  Raises:
-    ExportError: If the file is damaged.
-  """
-  found = read(export_dir)
-  return {
-    version
-    for model in models
-    for version in found.get(model, Labels()).versions.values()
-  }
-
-
 def _parse(model: str, value: Any) -> Labels:
   """Raises ValueError if the value of a model is not as above."""
   if not isinstance(value, dict) or set(value) - {_LABELS_KEY, _SHARE_KEY}:

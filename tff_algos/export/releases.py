@@ -241,7 +241,13 @@ class ExportPath:
       ExportError: If the labels cannot be read.
     """
     checks.check_int('keep_versions', keep_versions, minimum=MIN_KEPT_VERSIONS)
-    labelled = labels.labelled_versions(self.folder, MODELS)
+    found = labels.read(self.folder)
+    labelled = {
+      version
+      for model in MODELS
+      if model in found
+      for version in found[model].versions.values()
+    }
     old = sorted(self._on_disk())[:-keep_versions]
     removed = [version for version in old if version not in labelled]
     for version in removed:

@@ -55,15 +55,14 @@ def write(
         writer.write(log.SerializeToString(deterministic=True))
 
 
-def run(folder: pathlib.Path, signatures: Mapping[str, Any]) -> int:
-  """Runs the requests of a loaded SavedModel; returns their number.
+def run(folder: pathlib.Path, signatures: Mapping[str, Any]) -> None:
+  """Runs the requests of a loaded SavedModel.
 
   Records of other methods than Predict are left out.
   """
   path = folder / manifest.EXTRA_FOLDER / FILE
   if not path.exists():
-    return 0
-  number = 0
+    return
   for record in tf.data.TFRecordDataset(str(path)):
     log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
     if log.HasField('predict_log'):
@@ -71,8 +70,6 @@ def run(folder: pathlib.Path, signatures: Mapping[str, Any]) -> int:
       name = request.model_spec.signature_name or 'serving_default'
       inputs = {k: tf.make_ndarray(v) for k, v in request.inputs.items()}
       signatures[name](**{k: tf.constant(v) for k, v in inputs.items()})
-      number += 1
-  return number
 
 
 def _inputs(

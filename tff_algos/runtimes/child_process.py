@@ -114,8 +114,8 @@ class ChildProcess:
         errors.LostProcessError if is_killed else errors.RuntimeFailureError
       )
       raise kind(
-        f'{self._name} ended with {_describe_exit(returncode)} The worker '
-        f'said:\n{self.tail() or "(nothing)"}'
+        f'{self._name} ended with {_describe_exit(returncode)} It said:\n'
+        f'{self.tail() or "(nothing)"}'
       )
 
   def wait(self) -> None:
@@ -186,7 +186,7 @@ def _describe_exit(returncode: int) -> str:
   signum = -returncode
   names = {member.value: member.name for member in signal.Signals}
   hints: dict[int, str] = {
-    signal.SIGILL: ' This CPU lacks instructions that the worker needs (AVX).',
+    signal.SIGILL: ' This CPU lacks instructions that it needs (AVX).',
     signal.SIGKILL: ' Somebody killed it: the kernel, if memory ran out.',
   }
   name = names.get(signum, str(signum))

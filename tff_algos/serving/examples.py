@@ -188,12 +188,9 @@ def _example(
   for name, value in features.items():
     values = value if isinstance(value, list) else [value]
     what = f'feature {name[:200]!r} of {where}'
-    try:
-      _fill(
-        example.features.feature[name], what, values, is_float=name in numbers
-      )
-    except UnicodeEncodeError:
-      raise errors.RequestError(f'{what} must be UTF-8') from None
+    _fill(
+      example.features.feature[name], what, values, is_float=name in numbers
+    )
   return example
 
 

@@ -111,11 +111,8 @@ class Mirror:
       return pointer.follow(self._objects, fetch)
 
   @contextlib.contextmanager
-  def following(self, seconds: float = _FOLLOW_SECONDS) -> Generator[None]:
+  def following(self) -> Generator[None]:
     """Fetches at the start, and what is published later within the block.
-
-    Args:
-      seconds: Time between two looks at the pointer.
 
     Raises:
       DataError: If nothing is published.
@@ -126,22 +123,17 @@ class Mirror:
         'as --workdir to binaries.export first'
       )
     # Impatient, so that the end of the block does not wait.
-    with repetition.repeated(lambda: self.fetch(0.0), seconds):
+    with repetition.repeated(lambda: self.fetch(0.0), _FOLLOW_SECONDS):
       yield
 
   @contextlib.contextmanager
-  def writing(
-    self, seconds: float = pointer.LEASE_SECONDS
-  ) -> Generator[Callable[[], None]]:
+  def writing(self) -> Generator[Callable[[], None]]:
     """Takes the lease and fetches; yields what publishes the folder.
 
     It is also published at the end.
 
     Also a block that fails publishes: the folder is in a state from which the
     program goes on.
-
-    Args:
-      seconds: Duration of the lease unless it is renewed.
 
     Raises:
       DataError: If an object that this mirror lacks is missing or damaged.
@@ -151,7 +143,7 @@ class Mirror:
         unless another machine has published meanwhile.
     """
     with self._locked():
-      lease = pointer.Lease(self._objects, self._name(), seconds)
+      lease = pointer.Lease(self._objects, self._name())
       with _at_end(lease.release), lease.renewing():
         try:
           self._fetch(lease.snapshot)

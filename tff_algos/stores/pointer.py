@@ -19,7 +19,8 @@ from tff_algos.stores import objects as objects_lib
 from tff_algos.stores import repetition
 
 NAME = 'HEAD.json'
-LEASE_SECONDS = 60.0
+# Duration of a lease unless it is renewed.
+_LEASE_SECONDS = 60.0
 
 _SCHEMA_VERSION = 1
 
@@ -100,33 +101,23 @@ def missing(error: FileNotFoundError) -> errors.DataError:
 class Lease:
   """Exclusive right to publish at an address, until it is taken over."""
 
-  def __init__(
-    self,
-    objects: objects_lib.Objects,
-    holder: str,
-    seconds: float = LEASE_SECONDS,
-    clock: Callable[[], float] = time.time,
-  ) -> None:
+  def __init__(self, objects: objects_lib.Objects, holder: str) -> None:
     """Takes the lease.
 
     Args:
       objects: Objects of the address.
       holder: Name of the mirror, unique; only one process may use it at a time.
-      seconds: Duration of the lease unless it is renewed.
-      clock: Returns the seconds since 1970.
 
     Raises:
       WorkdirBusyError: If another mirror holds it.
     """
     self._objects = objects
     self._holder = holder
-    self._seconds = seconds
-    self._clock = clock
     self._lock = threading.Lock()
     # Writes that may have been done, although no response came.
     self._unsure: list[Head] = []
     self._head, self._tag = read(objects)
-    left = self._head.until - clock()
+    left = self._head.until - time.time()
     if self._head.holder not in (None, holder) and left > 0:
       raise errors.WorkdirBusyError(
         f'{objects.address} is in use by {self._head.holder}; wait for it, or '
@@ -163,7 +154,7 @@ class Lease:
 
   def renewing(self) -> contextlib.AbstractContextManager[None]:
     """Renews the lease by a thread within the block."""
-    return repetition.repeated(self.renew, self._seconds / 3)
+    return repetition.repeated(self.renew, _LEASE_SECONDS / 3)
 
   def _write(self, **changes: Any) -> None:
     with self._lock:
@@ -185,7 +176,7 @@ class Lease:
       number=self._head.number + 1,
       **{
         'holder': self._holder,
-        'until': self._clock() + self._seconds,
+        'until': time.time() + _LEASE_SECONDS,
         **changes,
       },
     )

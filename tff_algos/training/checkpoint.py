@@ -29,8 +29,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from tff_algos.core import checks, durable, errors, records, sealed_json
 from tff_algos.core import config as config_lib
+from tff_algos.core import durable, errors, records, sealed_json
 from tff_algos.core.structures import Structure
 from tff_algos.training import client_state_store
 from tff_algos.training import selection as selection_lib
@@ -82,7 +82,11 @@ def parse_choice(text: str) -> int | str:
   """
   if text.isdecimal():
     return int(text)
-  return checks.check_one_of('round', text, (LAST, BEST))
+  if text not in (LAST, BEST):
+    raise errors.ConfigError(
+      f'round must be the number of a round, {LAST!r} or {BEST!r}, got {text!r}'
+    )
+  return text
 
 
 class Saved(NamedTuple):

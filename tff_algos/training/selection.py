@@ -20,8 +20,8 @@ class SelectionConfig:
       personalized models' score on the validation examples.
     mode: Whether the largest (`'max'`) or the smallest (`'min'`) value is the
       best; `'auto'`: the smallest of a loss, mse or error, else the largest.
-    keep_best: Whether the checkpoint of the best round so far is kept. It is
-      written in every evaluated round that improves on those before.
+    keep_best: Whether each evaluated round that improves on those before is
+      checkpointed; else the best round has a checkpoint only by chance.
     patience: Evaluations without improvement after which training stops; 0 for
       never.
     min_improvement: Difference above which a value counts as an improvement,

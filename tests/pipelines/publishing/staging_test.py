@@ -170,7 +170,7 @@ def test_a_store_that_fails_at_the_end_stops_nothing(tmp_path, monkeypatch):
 
   place = objects_lib.Objects('memory://staging_test')
   with monkeypatch.context() as patch:
-    patch.setattr(staging_lib.StagingInStore, 'clear', fail)
+    patch.setattr(objects_lib.Objects, 'delete_all', fail)
     with staging_lib.open_staging(tmp_path, place.address) as staging:
       _hand_over(staging, 'note')
   assert place.list()

@@ -30,7 +30,6 @@ def test_what_is_assigned_is_read(folder):
     'a': {'labels': {'stable': 1, 'canary': 2}, 'canary_share': 0.25},
     'b': {'labels': {'stable': 7}},
   }
-  assert labels.labelled_versions(folder, ['a', 'b', 'c']) == {1, 2, 7}
   labels.assign(folder, ['a'], labels.Labels())
   assert labels.read(folder) == {'b': ({'stable': 7}, None)}
   assert {path.name for path in folder.iterdir()} == {'a', 'b', 'labels.json'}

@@ -97,7 +97,7 @@ def test_machines_that_share_a_cache_share_no_lease(address, monkeypatch):
   monkeypatch.setattr(socket, 'gethostname', lambda: 'one')
   with mirror.writing():
     pass
-  pointer.Lease(objects_lib.Objects(address), mirror._name(), 60.0)
+  pointer.Lease(objects_lib.Objects(address), mirror._name())
   monkeypatch.setattr(socket, 'gethostname', lambda: 'two')
   with pytest.raises(errors.WorkdirBusyError, match='is in use by one'):
     with mirror.writing():
@@ -123,12 +123,13 @@ def test_a_killed_machine_is_replaced_when_its_lease_ends(
   address, on, monkeypatch
 ):
   killed = mirror_lib.Mirror(address)
-  block = killed.writing(seconds=0)
+  block = killed.writing()
   with monkeypatch.context() as patched:
     patched.setattr(pointer.Lease, 'renewing', contextlib.nullcontext)
+    patched.setattr(pointer, '_LEASE_SECONDS', 0)
     publish = block.__enter__()
-  (killed.folder / 'round').write_text('1')
-  publish()
+    (killed.folder / 'round').write_text('1')
+    publish()
   (killed.folder / 'round').write_text('2, not published')
   on('b')
   other = mirror_lib.Mirror(address)
@@ -332,7 +333,8 @@ def test_a_fetch_that_is_interrupted_is_repeated(address, on, monkeypatch):
   assert (reader.folder / 'round').read_text() == '1'
 
 
-def test_a_reader_follows_what_is_published(address, on):
+def test_a_reader_follows_what_is_published(address, on, monkeypatch):
+  monkeypatch.setattr(mirror_lib, '_FOLLOW_SECONDS', 0.01)
   writer = mirror_lib.Mirror(address)
   with pytest.raises(
     errors.DataError, match='nothing is published at .*; mend'
@@ -344,7 +346,7 @@ def test_a_reader_follows_what_is_published(address, on):
     publish()
     on('b')
     reader = mirror_lib.Mirror(address)
-    with reader.following(seconds=0.01):
+    with reader.following():
       assert (reader.folder / 'round').read_text() == '1'
       (writer.folder / 'round').write_text('2')
       publish()

@@ -13,31 +13,37 @@ def objects(address):
 class _Clock:
   now = 1000.0
 
-  def __call__(self):
+  def time(self):
     return self.now
 
 
-def test_one_holds_the_lease_and_publishes(objects):
-  clock = _Clock()
-  lease = pointer.Lease(objects, 'one', 60, clock)
+@pytest.fixture(name='clock')
+def _clock(monkeypatch):
+  monkeypatch.setattr(pointer, 'time', clock := _Clock())
+  return clock
+
+
+def test_one_holds_the_lease_and_publishes(objects, clock):
+  lease = pointer.Lease(objects, 'one')
   assert lease.snapshot is None
   clock.now += 50
   with pytest.raises(errors.WorkdirBusyError, match='by one; .* in 10 seconds'):
-    pointer.Lease(objects, 'two', 60, clock)
+    pointer.Lease(objects, 'two')
   lease.publish('first')
   assert pointer.read(objects)[0] == pointer.Head(2, 'first', 'one', 1110.0)
   lease.release()
-  other = pointer.Lease(objects, 'two', 60, clock)
+  other = pointer.Lease(objects, 'two')
   assert other.snapshot == 'first'
   assert pointer.read(objects)[0][2:] == ('two', 1110.0)
 
 
-def test_a_lease_that_ended_is_taken_over_and_its_holder_refused(objects):
-  clock = _Clock()
-  lease = pointer.Lease(objects, 'one', 60, clock)
+def test_a_lease_that_ended_is_taken_over_and_its_holder_refused(
+  objects, clock
+):
+  lease = pointer.Lease(objects, 'one')
   lease.publish('first')
   clock.now += 61
-  other = pointer.Lease(objects, 'two', 60, clock)
+  other = pointer.Lease(objects, 'two')
   for publish in (lambda: lease.publish('late'), lease.renew):
     with pytest.raises(errors.WorkdirBusyError, match='was taken over by two'):
       publish()
@@ -92,9 +98,10 @@ def test_a_holder_takes_over_its_own_write_whose_response_was_lost(
     lease.renew()
 
 
-def test_a_lease_is_renewed_until_it_is_lost():
+def test_a_lease_is_renewed_until_it_is_lost(monkeypatch):
+  monkeypatch.setattr(pointer, '_LEASE_SECONDS', 0.01)
   objects = objects_lib.Objects('memory://bucket/renewed')
-  lease = pointer.Lease(objects, 'one', 0.01)
+  lease = pointer.Lease(objects, 'one')
   with lease.renewing():
     for _ in range(1000):
       head, tag = pointer.read(objects)

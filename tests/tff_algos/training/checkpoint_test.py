@@ -102,7 +102,9 @@ def test_choices_of_a_round(text, choice):
 
 @pytest.mark.parametrize('text', ['-1', 'first', ''])
 def test_bad_choices_of_a_round(text):
-  with pytest.raises(errors.ConfigError, match="'last', 'best'"):
+  with pytest.raises(
+    errors.ConfigError, match="number of a round, 'last' or 'best'"
+  ):
     checkpoint.parse_choice(text)
 
 

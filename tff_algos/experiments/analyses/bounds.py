@@ -41,7 +41,7 @@ def measure(
     )
   refusals.check_not_private(config, 'binaries.bounds')
   analysis = ANALYSES[algorithm]
-  analysis.check(config, options)
+  analysis.check(config)
   with session.open_session(config, folder) as opened:
     rows = analysis.measure(opened, options, model_options.use_bias)
   tables.write_table(pathlib.Path(folder, 'evaluation', 'bounds.csv'), rows)

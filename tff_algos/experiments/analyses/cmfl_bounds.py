@@ -71,7 +71,10 @@ def repeat(
   state = opened.initial_state()
   best, mu = objectives.minimizer, objectives.strong_convexity
   start = w = theorems.vectors(state.agreed.model_weights)
-  taken, tau = _steps_of(options.local_training)
+  training = options.local_training
+  taken = training.optimizer.learning_rate
+  # With full batches an epoch is one step.
+  tau = training.num_local_steps or training.num_local_epochs
   rows, skews, at_best, gaps, squared = [], [], [], [], []
   for t in range(opened.config.training.num_rounds):
     state, metrics = opened.run_round(state, t + 1)
@@ -120,13 +123,6 @@ def repeat(
   return rows
 
 
-def _steps_of(training) -> tuple[float, int]:
-  """Returns the learning rate and the number of local steps, tau."""
-  # With full batches an epoch is one step.
-  tau = training.num_local_steps or training.num_local_epochs
-  return training.optimizer.learning_rate, tau
-
-
 def _check(options, num_examples) -> None:
   if options.upload not in ('update', 'model'):
     raise errors.ConfigError(
@@ -148,11 +144,8 @@ def _check(options, num_examples) -> None:
     )
 
 
-def check(
-  config: experiment.ExperimentConfig, options: cmfl.CmflConfig
-) -> None:
+def check(config: experiment.ExperimentConfig) -> None:
   """Raises ConfigError if rates decay, or clients drop out or are Byzantine."""
-  del options
   config.lr_schedule.check_constant()
   refusals.check_no_dropout(
     config, 'the theorem assumes that all clients of a round upload'

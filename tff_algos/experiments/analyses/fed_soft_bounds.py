@@ -157,11 +157,8 @@ def steps(opened: session.Session, problem: Problem) -> Iterator[Step]:
     yield Step(round_num, solves, importance)
 
 
-def check(
-  config: experiment.ExperimentConfig, options: fed_soft.FedSoftConfig
-) -> None:
+def check(config: experiment.ExperimentConfig) -> None:
   """Raises ConfigError if clients drop out or are Byzantine."""
-  del options
   needs = 'the theorems assume the local solves of all clients of a round'
   refusals.check_no_dropout(config, needs)
   refusals.check_not_attacked(config, needs)

@@ -10,7 +10,7 @@ the terms of the bound (`start` ... `floor`), the constants (rho_Omega
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -106,9 +106,7 @@ def _look(state, clients, envelopes):
   return models, gradients, assignment, shares @ envelopes.values(received)
 
 
-def check(
-  config: experiment.ExperimentConfig, options: pfedkm.PFedKMConfig
-) -> None:
+def check(config: experiment.ExperimentConfig) -> None:
   """Checks that the theorem applies to an experiment.
 
   Raises:
@@ -118,6 +116,7 @@ def check(
   config.lr_schedule.check_constant()
   refusals.check_no_dropout(config, 'the theorem assumes full participation')
   refusals.check_not_attacked(config, 'the theorem assumes honest local models')
+  options = cast(pfedkm.PFedKMConfig, config.algorithm.options)
   aggregation = options.aggregation
   is_mean = options.weighting == 'uniform' and aggregation.is_plain
   if options.cohort_size or not is_mean:

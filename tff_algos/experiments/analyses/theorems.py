@@ -16,13 +16,13 @@ class Analysis(NamedTuple):
     columns: Meaning of each printed column by name.
     measure: Session, options of the algorithm, whether the linear regression
       has an intercept -> rows of `evaluation/bounds.csv`.
-    check: Raises ConfigError if the theorems do not apply to an experiment with
-      these options of the algorithm; called before a session is opened.
+    check: Raises ConfigError if the theorems do not apply to an experiment;
+      called before a session is opened.
   """
 
   columns: Mapping[str, str]
   measure: Callable[[session.Session, Any, bool], list[dict[str, Any]]]
-  check: Callable[[experiment.ExperimentConfig, Any], None]
+  check: Callable[[experiment.ExperimentConfig], None]
 
 
 def rows_of(

@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tff_algos.experiments.own_data import proposal as proposal_lib
 
@@ -65,33 +64,25 @@ def _docstring(paragraphs: Sequence[str]) -> str:
 
 
 def _render_option(option: proposal_lib.Option) -> list[str]:
-  """Returns the lines of an option, the evidence before it."""
+  """Returns the lines of an option, the evidence before it or each item."""
   is_list = isinstance(option.value, tuple) and len(
     f'{option.key}={option.value!r},'
   ) > _WIDTH - len(_INDENT)
   comments = [f'{_INDENT}# {_one_line(line)}' for line in option.evidence]
   if not is_list:
     return [*comments, f'{_INDENT}{option.key}={option.value!r},']
-  return [
-    f'{_INDENT}{option.key}=(',
-    *_items(option.value, option.evidence),
-    f'{_INDENT}),',
+  items = [
+    f'{_INDENT}  {dict(one) if isinstance(one, Mapping) else one!r},'
+    for one in option.value
   ]
-
-
-def _items(values: Sequence[Any], evidence: Sequence[str]) -> list[str]:
-  """Returns a line an item, after its evidence if each has one."""
-  lines = []
-  has_each = len(evidence) == len(values)
-  for number, value in enumerate(values):
-    if has_each:
-      lines.append(f'{_INDENT}  # {_one_line(evidence[number])}')
-    lines.append(f'{_INDENT}  {_plain(value)!r},')
-  return lines
-
-
-def _plain(value: Any) -> Any:
-  return dict(value) if isinstance(value, Mapping) else value
+  opening = f'{_INDENT}{option.key}=('
+  if len(comments) == len(items):
+    lines = [opening]
+    for comment, item in zip(comments, items, strict=True):
+      lines += [f'  {comment}', item]
+  else:
+    lines = [*comments, opening, *items]
+  return [*lines, f'{_INDENT}),']
 
 
 def _one_line(text: str) -> str:

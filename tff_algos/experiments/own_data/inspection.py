@@ -11,9 +11,7 @@ from tff_algos.experiments.own_data import proposal as proposal_lib
 
 
 def propose_file(
-  path: str | os.PathLike[str],
-  command: str,
-  given: Mapping[str, str | None] | None = None,
+  path: str | os.PathLike[str], command: str, given: Mapping[str, str]
 ) -> str:
   """Returns a config file for raw data.
 
@@ -27,7 +25,6 @@ def propose_file(
   Raises:
     DataError: If there are no such data, or no config suits them.
   """
-  given = {role: name for role, name in (given or {}).items() if name}
   if not str(path):
     raise errors.DataError(
       'the path of the raw data is empty; name a file or a folder'

@@ -130,7 +130,11 @@ def gate(
       exporting.write_bundles(opened, chosen, server_state, candidate)
     except errors.NonFiniteError as error:
       record = dataclasses.replace(
-        record, checks={_FINITE: False}, reasons=(str(error),)
+        record,
+        reasons=(str(error),),
+        champion=champion_sha256(target),
+        champion_version=current_version(target),
+        checks={_FINITE: False},
       )
     else:
       record = _compare(record, opened, candidate, target)
@@ -263,7 +267,8 @@ def _compare(
       reasons.append(f'the signatures differ: {"; ".join(differing)}')
     model = opened.algorithm.cluster_model
     scores = gate_scores.score_clients(champion, candidate, dataset, model)
-    num_left_out = _num_clients(dataset) - len(scores)
+    num_clients = len(dataset.client_ids) + len(dataset.unseen_client_ids)
+    num_left_out = num_clients - len(scores)
     units = [
       *_client_groups(config, scores, dataset, candidate.num_clusters, model),
       *_held_out_groups(config, champion, candidate, dataset, model),
@@ -418,10 +423,6 @@ def _signature_differences(
     for model, found in candidate.loaded.signatures().items()
   }
   return config_lib.differences(now, before, 'now')
-
-
-def _num_clients(dataset: dataset_lib.FederatedDataset) -> int:
-  return len(dataset.client_ids) + len(dataset.unseen_client_ids)
 
 
 def _client_groups(

@@ -62,8 +62,10 @@ def entry(
   export_dir: str | os.PathLike[str],
   dataset: dataset_lib.FederatedDataset,
   round_num: int,
+  *,
+  gated: bool,
 ) -> releases.Release:
-  """Returns the line of the history for an export without a gate.
+  """Returns the line of the history for an export.
 
   The version and the bundles are set by `ExportPath.release`.
   """
@@ -74,7 +76,7 @@ def entry(
     round_num=round_num,
     config_hash=experiment.config_hash(config),
     dataset_version=dataset.version,
-    gated=False,
+    gated=gated,
   )
 
 

@@ -1,6 +1,5 @@
 """Release of a gated candidate as the next version of an export path."""
 
-import dataclasses
 import os
 import pathlib
 
@@ -54,7 +53,9 @@ def release(
     if dataset.version != record.dataset_version:
       raise _stale(folder, f'the dataset is now {dataset.version}')
     facts = lineage.describe(config, folder, dataset, record.round_num)
-    entry = lineage.entry(config, folder, target, dataset, record.round_num)
+    entry = lineage.entry(
+      config, folder, target, dataset, record.round_num, gated=True
+    )
   with releases.opened(target) as path:
     found = _find(path, record)
     if found is None:
@@ -64,7 +65,7 @@ def release(
       candidate = gating.candidate_folder(folder)
       path.release(
         {model: candidate / model / '1' for model in releases.MODELS},
-        dataclasses.replace(entry, gated=True),
+        entry,
         facts,
       )
       found = path.history[-1]

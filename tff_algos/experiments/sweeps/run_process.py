@@ -4,6 +4,7 @@ The process resumes the run, or executes it, exactly as `runs.make`; it ends
 with the process that started it, also if that one is killed.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -99,8 +100,11 @@ class RunProcess:
     """
     if self._process.is_running:
       return None
-    with self._socket.makefile() as answer:
-      text = answer.read()
+    text = ''
+    # Reset if it ended before it read its task.
+    with contextlib.suppress(ConnectionResetError):
+      with self._socket.makefile() as answer:
+        text = answer.read()
     if not text:
       self._process.check_running()
     for line in _WARNING.findall(self._process.tail()):

@@ -57,9 +57,7 @@ def _draw_matrix(figure, axes, counts: np.ndarray, clients: np.ndarray) -> None:
 
 
 def _draw_histogram(axes, counts: np.ndarray, clients: np.ndarray) -> None:
-  first, second = sample_pairs(clients)
-  found = pair_distances(counts, first, second)
-  chance = pair_distances(redraw(counts), first, second)
+  found, chance = pair_distances(counts, clients)
   bins = np.linspace(0, 1, 41)
   axes.set_axisbelow(True)
   for values, color, name in (
@@ -104,11 +102,24 @@ def sample_pairs(clients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def pair_distances(
-  counts: np.ndarray, first: np.ndarray, second: np.ndarray
-) -> np.ndarray:
-  """Returns the total variation of each pair, `[num_pairs]`."""
-  shares = client_rows.shares_of(counts)
-  return distances.total_variation(shares[first], shares[second])
+  counts: np.ndarray, clients: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the total variation of pairs of clients, and what it is by chance.
+
+  Args:
+    counts: Examples of each client of each kind, `[N, K]`.
+    clients: At least two positions.
+
+  Returns:
+    That of each of `sample_pairs`, and of the same pairs of `redraw`'s clients,
+    `[num_pairs]` each.
+  """
+  first, second = sample_pairs(clients)
+  found, chance = (
+    distances.total_variation(shares[first], shares[second])
+    for shares in map(client_rows.shares_of, (counts, redraw(counts)))
+  )
+  return found, chance
 
 
 def redraw(counts: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from tff_algos.data import statistics
 # Options that tell datasets of one kind of source apart.
 _IDENTIFIES = (
   *('train_file', 'train_images', 'dataset', 'name', 'file', 'split'),
-  'train',
+  *('train', 'path'),
 )
 # Records are shuffled, so the first ones are a random sample.
 _MAX_SAMPLES = 500

@@ -47,7 +47,7 @@ class MembershipHistory:
   def _read(self, rounds, function):
     found, shape = [], None
     for round_num in rounds:
-      path = self.folder / _name(round_num)
+      path = self.folder / f'round_{round_num:06d}.npy'
       try:
         memberships = np.load(path)
       except (OSError, ValueError, EOFError) as error:
@@ -157,7 +157,3 @@ def read(workdir: pathlib.Path, last_round: int) -> MembershipHistory | None:
     np.int64,
   )
   return MembershipHistory(folder, rounds) if len(rounds) else None
-
-
-def _name(round_num: int) -> str:
-  return f'round_{round_num:06d}.npy'

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tff_algos.core import errors
-from tff_algos.reports.sweep import measures, plan, sweep_table
+from tff_algos.reports.sweep import plan, sweep_table
 from tff_algos.reports.sweep import sweep as sweep_lib
 
 
@@ -110,6 +110,4 @@ def _by_seed(cell: sweep_lib.Cell, name: str) -> dict[int, float]:
 
 def _text(sweep: sweep_lib.Sweep, values: np.ndarray) -> str:
   """Returns mean and deviation of finite values as text."""
-  return sweep_table.spread_text(
-    sweep, measures.Measure('', ''), sweep_lib.spread_of(values)
-  )
+  return sweep_table.score_text(sweep, sweep_lib.spread_of(values))

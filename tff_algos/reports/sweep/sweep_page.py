@@ -144,12 +144,11 @@ def _matched(sweep: sweep_lib.Sweep) -> Iterator[tuple]:
     is_whole = len(tables) == len(cell.runs)
     if not (is_whole and 1 < len(sources) <= _MAX_SOURCES):
       continue
-    score = measures.Measure('', '')
     rows = []
     for row, source in enumerate(sources):
       columns = zip(*(one[row] for one in tables), strict=True)
       texts = [
-        sweep_table.spread_text(sweep, score, sweep_lib.spread_of(scores))
+        sweep_table.score_text(sweep, sweep_lib.spread_of(scores))
         for scores in columns
       ]
       rows.append((source, texts))

@@ -121,6 +121,11 @@ def spread_text(
   return measure.text(sweep.example, spread.mean, spread.std)
 
 
+def score_text(sweep: sweep_lib.Sweep, spread: sweep_lib.Spread) -> str:
+  """Returns mean and deviation of a score as text, without the unit."""
+  return spread_text(sweep, measures.Measure('', ''), spread)
+
+
 def fewer_seeds(points: Sequence[dict[str, float]], name: str) -> str:
   """Returns `' (2 of 3 seeds)'` if a mean is not over all seeds.
 

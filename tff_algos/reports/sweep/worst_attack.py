@@ -6,7 +6,7 @@ adversary selects the attack.
 
 from typing import NamedTuple
 
-from tff_algos.reports.sweep import measures, plan, sweep_table
+from tff_algos.reports.sweep import plan, sweep_table
 from tff_algos.reports.sweep import sweep as sweep_lib
 
 KEY = 'attack.name'
@@ -140,4 +140,4 @@ def _text(sweep, scores: _Scores) -> str:
   if scores.num_diverged:
     seeds = plan.seeds_text(scores.num_seeds)
     return f'{_DIVERGED} ({scores.num_diverged} of {seeds})'
-  return sweep_table.spread_text(sweep, measures.Measure('', ''), scores.spread)
+  return sweep_table.score_text(sweep, scores.spread)

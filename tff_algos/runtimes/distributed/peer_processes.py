@@ -25,7 +25,7 @@ from typing import Any
 from absl import logging
 
 from tff_algos.core import config as config_lib
-from tff_algos.core import errors
+from tff_algos.core import errors, hosts
 from tff_algos.runtimes.distributed import process_cluster as cluster_lib
 
 _RETRY_SECONDS = 0.2
@@ -127,15 +127,15 @@ class Peers:
 
   def _listen(self) -> socket.socket:
     """Binds the address of this process exclusively."""
-    host, port = _split(self._cluster.addresses[self._cluster.index])
-    family = socket.AF_INET6 if ':' in host else socket.AF_INET
+    address = self._cluster.addresses[self._cluster.index]
+    host, port = _split(address)
     try:
       # The host name of another interface may be unknown here, behind a NAT.
       bound = host if self._cluster.is_on_loopback else ''
-      return socket.create_server((bound, port), family=family)
+      return socket.create_server((bound, port), family=hosts.family(host))
     except OSError as error:
       raise errors.RuntimeFailureError(
-        f'cannot listen at {host}:{port}, the address of {self._name} in '
+        f'cannot listen at {address}, the address of {self._name} in '
         f'TF_CONFIG: {os.strerror(error.errno)}. End the program that does, '  # pyright: ignore[reportArgumentType]
         'or take another port'
       ) from error

@@ -42,10 +42,14 @@ class Connection:
 
   def __enter__(self) -> 'Connection':
     self._worker.start()
-    self._channel = tff_compat.connect(self._worker.address)
-    self._context = tff_compat.remote_context(
-      self._channel, self._worker.check_alive
-    )
+    try:
+      self._channel = tff_compat.connect(self._worker.address)
+      self._context = tff_compat.remote_context(
+        self._channel, self._worker.check_alive
+      )
+    except BaseException:
+      self.__exit__()
+      raise
     return self
 
   def __exit__(self, *exc_info: Any) -> None:

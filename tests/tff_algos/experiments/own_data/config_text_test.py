@@ -16,6 +16,11 @@ _PROPOSAL = proposal.Proposal(
       tuple(f'a rather long name {i}' for i in range(5)),
       tuple(f'evidence {i}' for i in range(5)),
     ),
+    proposal.Option(
+      'classes',
+      tuple(f'a rather long class {i}' for i in range(5)),
+      ('of all\nrows',),
+    ),
   ),
   dataset={'splits': {'split_by': 'client_time'}, 'seed': 7},
   notes=(
@@ -46,4 +51,7 @@ def test_file_is_for_a_person_to_read():
   )
   assert '    # it is there\n    path=' in text
   assert "      # evidence 3\n      'a rather long name 3',\n" in text
+  assert (
+    "    # of all rows\n    classes=(\n      'a rather long class 0',\n" in text
+  )
   assert max(map(len, text.splitlines())) <= 88

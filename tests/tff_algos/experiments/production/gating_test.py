@@ -248,6 +248,10 @@ def test_model_that_is_not_finite_is_refused(gated, tmp_path, monkeypatch):
   assert not record.blessed and record.candidate == {}
   assert record.reasons == ('kernel must be finite, but 3 values are not',)
   assert not (folder / 'candidate').exists()
+  assert 'round 1 against version 1: refused' in gate_record.as_text(record)
+  # Its champion is that of the record: nothing is exported again.
+  monkeypatch.setattr(exporting, 'write_bundles', None)
+  assert gating.gate(gated.config, folder, gated.target, 1) == record
 
 
 def test_scores_that_are_not_finite_are_refused(gated, tmp_path, monkeypatch):

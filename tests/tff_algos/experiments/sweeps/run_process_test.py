@@ -52,6 +52,13 @@ def test_a_killed_process_is_a_lost_one(tmp_path, _small):
     _wait(process)
 
 
+def test_a_process_that_ends_before_it_reads_its_task(tmp_path, monkeypatch):
+  """As one whose imports fail: the system resets its connection."""
+  monkeypatch.setattr(run_process, '_PROGRAM', 'this')
+  with pytest.raises(errors.RuntimeFailureError, match='exit code 0. It said'):
+    _wait(_start(tmp_path))
+
+
 def test_terminate_lets_it_save_and_end_waits(tmp_path, _small):
   process = _start(tmp_path, sleeps=True)
   patience.until(lambda: (tmp_path / 'cell/seed_0/sleeps').exists(), 240)

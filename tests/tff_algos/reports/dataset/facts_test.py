@@ -13,8 +13,10 @@ from tff_algos.reports.dataset import facts as facts_lib
 def _build(path, **overrides):
   """Builds and measures a dataset; returns the folder of the version."""
   build_dataset.build(raw_data.digits_config(**overrides), path)
+  folder = integrity.find_current(path)
   with staging.open_staging(path) as opened:
-    return statistics.measure(opened, integrity.find_current(path)).folder
+    statistics.measure(opened, folder)
+  return folder
 
 
 @pytest.fixture(name='folder', scope='module')
@@ -99,7 +101,10 @@ def test_names_of_the_data_come_before_the_labels_chosen():
   assert facts.class_names == ('eel', 'cat')
 
 
-def test_idx_is_titled_by_its_file():
-  options = {'num_classes': 10, 'train_images': 'train-images-idx3-ubyte'}
-  facts = fake_facts.make(source_options=options)
-  assert facts.title == 'invented: train-images-idx3-ubyte'
+@pytest.mark.parametrize(
+  ('option', 'file'),
+  [('train_images', 'train-images-idx3-ubyte'), ('path', 'data/loans.csv')],
+)
+def test_a_source_is_titled_by_its_file(option, file):
+  facts = fake_facts.make(source_options={'num_classes': 10, option: file})
+  assert facts.title == f'invented: {file}'

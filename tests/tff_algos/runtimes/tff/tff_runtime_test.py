@@ -90,7 +90,7 @@ def test_worker_that_dies_in_the_middle_ends_the_run_with_its_words(signum):
       _run(runtime, algorithm)
     killer.join(_PATIENCE_SECONDS)
   assert f'signal {signal.Signals(signum).name}' in str(caught.value)
-  assert 'The worker said:' in str(caught.value)
+  assert 'It said:' in str(caught.value)
   assert not _workers()
 
 

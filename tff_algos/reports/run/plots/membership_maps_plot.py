@@ -44,11 +44,6 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   return figure
 
 
-def _has_unsampled(run: run_lib.Run) -> bool:
-  history = run.membership_history
-  return history is not None and history.has_unsampled
-
-
 def draw_map(
   axes: axes_lib.Axes, run: run_lib.Run, values: np.ndarray, highest: float
 ) -> None:
@@ -100,7 +95,11 @@ PICTURE = picture.Picture(
       if run.planted_names
       else ''
     )
-    + (' Grey: client without a membership yet.' if _has_unsampled(run) else '')
+    + (
+      ' Grey: client without a membership yet.'
+      if run.membership_history.has_unsampled
+      else ''
+    )
   ),
   draw=draw,
 )
