@@ -11,7 +11,9 @@ from tff_algos.experiments.own_data import proposal as proposal_lib
 
 
 def propose_file(
-  path: str | os.PathLike[str], command: str, given: Mapping[str, str]
+  path: str | os.PathLike[str],
+  command: str,
+  given: Mapping[str, str | None] | None = None,
 ) -> str:
   """Returns a config file for raw data.
 
@@ -25,6 +27,7 @@ def propose_file(
   Raises:
     DataError: If there are no such data, or no config suits them.
   """
+  given = {role: name for role, name in (given or {}).items() if name}
   if not str(path):
     raise errors.DataError(
       'the path of the raw data is empty; name a file or a folder'
