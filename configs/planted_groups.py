@@ -27,7 +27,8 @@ reports how well memberships recover them.
 
 Deviations from the paper and its code: pixels are values from 0 to 1, standardized only
 in the variant of that name; MobileNet-v2 is initialized at random, with group
-normalization and without dropout; momentum is reset in every round; and the learning
+normalization and without dropout; momentum is reset in every round, but with
+`--config.algorithm.local_training.keeps_optimizer_state=True`; and the learning
 rate decays only in the variants `*_falling`.
 """
 

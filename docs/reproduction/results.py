@@ -562,6 +562,7 @@ def _difference_text(found: Judgement) -> str:
   # An end that decides must not be rounded to 0.
   least = min(abs(found.low), abs(found.high))
   digits = 2 if found.high - found.low < 1 or least < 0.05 else 1
+  digits = 3 if 0 < least < 0.005 else digits
   text = f'{found.difference:+.{digits}f}'
   if found.num_seeds >= _LEAST_SEEDS:
     text += f' ({found.low:+.{digits}f} to {found.high:+.{digits}f})'

@@ -320,6 +320,16 @@ def test_an_end_that_decides_is_not_rounded_to_0(lab):
   ) in results.render(_PAGE, {})
 
 
+def test_nor_is_one_that_leaves_it_open(lab):
+  """Mean 0.145, deviation 0.119: the margin is 2.776 * 0.119 / 5**0.5 = 0.147."""
+  old = [0.986323, 0.984827, 0.984257, 0.985824, 0.985254]
+  new = [0.98675, 0.985824, 0.987463, 0.986323, 0.987391]
+  lab(new=_cell(*new), old=_cell(*old))
+  assert (
+    '| +0.145 (−0.003 to +0.294), 5 seeds: **untested at this size** |'
+  ) in results.render(_PAGE, {})
+
+
 def test_stale_cells_are_marked_in_table_and_verdict(lab):
   lab(new=_cell(0.9, 0.92, 0.91), old=_cell(0.8, 0.82, 0.81))
   page = results.render(_PAGE, {'lab/one': ['old']})
