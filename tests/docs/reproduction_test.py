@@ -69,6 +69,9 @@ def test_rows_and_claims_are_cells_of_the_sweep(one):
   assert {
     cell for c in one.claims for pair in c.pairs for cell in pair
   } <= named
+  # The picture has a line for each title.
+  drawn = [row.title for row in one.rows if row.metric in ('', one.metric)]
+  assert len({*drawn}) == len(drawn)
 
 
 @pytest.mark.parametrize('one', _STORED, ids=lambda one: one.id)
