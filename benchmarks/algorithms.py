@@ -13,7 +13,7 @@ from tff_algos.algorithms.ppfl import affinity
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import model as model_lib
 from tff_algos.models import registry as models
-from tff_algos.numerics import optimizers, partitions, trees
+from tff_algos.numerics import optimizers, partition_matrices, trees
 from tff_algos.stages.client import local_training, moreau_envelope
 
 # Round 1 estimates; no round that is timed does.
@@ -111,7 +111,7 @@ def _without_k_means(
 
   def average(server_state, aggregates):
     uploads = aggregates['local_weights']
-    averaging = partitions.averaging_matrix(
+    averaging = partition_matrices.averaging_matrix(
       tf.gather(server_state.cluster_assignment, uploads.client_index),
       aggregates['client_weight'].values,
       algorithm.num_clusters,

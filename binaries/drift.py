@@ -37,7 +37,8 @@ def _main() -> None:
       experiment.parse(config.value), workdir.value, parent.value
     )
     if report:
-      print(drifting.summarize(report))
+      print(drifting.summarize(report), flush=True)
+      drifting.require_accepted(report, workdir.value)
       logging.info('Report: %s/%s', workdir.value, drift.REPORT)
     else:
       logging.info('No parent: wrote the reference of the next run.')

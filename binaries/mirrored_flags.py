@@ -31,8 +31,10 @@ def mirrored() -> Generator[None]:
   addresses = {}
   with contextlib.ExitStack() as stack:
     for name in flags.FLAGS:
-      value = flags.FLAGS[name].value
-      if _READ.fullmatch(name) or not _is_address(value):
+      given = flags.FLAGS[name].value
+      given = given if isinstance(given, list) else [given]
+      value = next(filter(_is_address, given), None)
+      if value is None or _READ.fullmatch(name):
         continue
       if name not in FOLDERS:
         raise errors.ConfigError(

@@ -42,4 +42,5 @@ def test_the_program_prints_the_measures_and_fails_above_a_threshold(
   assert program.returncode == 3, program.stderr
   assert 'far_clients is unknown (the parent' in program.said[-1]
   assert 'label_shift' not in program.said[-1]
+  assert 'label_shift           0  (at most 0)\n' in program.stdout
   assert not program.temporary_files() and not program.processes()

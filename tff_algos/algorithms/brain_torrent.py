@@ -135,10 +135,7 @@ def build_brain_torrent(
 
   def init_server_state(seed, num_clients):
     return ServerState(
-      tf.nest.map_structure(
-        lambda leaf: tf.repeat(leaf[tf.newaxis], num_clients, axis=0),
-        model.initialize(seed),
-      ),
+      trees.repeat(model.initialize(seed), num_clients),
       tf.zeros([num_clients]),
       tf.zeros([num_clients, num_clients], tf.int32),
     )

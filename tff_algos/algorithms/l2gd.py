@@ -56,7 +56,7 @@ from tff_algos.core import model as model_lib
 from tff_algos.numerics import index_random, trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import gradients, objectives
-from tff_algos.stages.server import global_model
+from tff_algos.stages.server import client_sampling, global_model
 from tff_algos.stages.server import robust_aggregation as robust
 
 # The longest run of equal coins that 32 random bits give has 22.9 / p of them.
@@ -222,7 +222,7 @@ def _build_training(model, config):
       config.local_learning_rate,
       message.num_local_steps,
     )
-    weight = tf.minimum(tf.reduce_sum(data.mask), 1.0)
+    weight = client_sampling.client_weight(data, 'uniform')
     return algorithm.ClientOutput(
       TrainResult(weights, weight), ClientState(weights), OrderedDict(loss=loss)
     )

@@ -1,1 +1,1 @@
-"""Contracts and types: what everything in this library is."""
+"""Contracts and types of the library; errors, seeds and durable files."""

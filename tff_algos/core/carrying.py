@@ -2,9 +2,9 @@
 
 A run that continues an earlier one (`training.continuation`) has a population
 of its own: some clients stay, some come, some leave and some return. The state
-of a client moves with it, unchanged, and a newcomer has its initial state. The
-server state moves by one rule for each field, which the algorithm declares as
-its `FederatedAlgorithm.carry`.
+of a client moves with it, unchanged, and a newcomer has its initial state,
+unless the algorithm declares another. The server state moves by one rule for
+each field, which the algorithm declares as its `FederatedAlgorithm.carry`.
 """
 
 import enum

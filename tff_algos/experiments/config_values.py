@@ -12,7 +12,7 @@ from tff_algos.core import errors
 # Keys whose value decides which `options` stand beside them.
 _CHOICES = ('name', 'law')
 # Sections whose own keys their `name` decides.
-_NAMED = ('model', 'algorithm')
+_NAMED = ('model', 'algorithm', 'host')
 
 
 def parse(option: str, config: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -95,9 +95,9 @@ def merged(
 ) -> dict[str, Any]:
   """Returns nested values with some of them changed.
 
-  Where the keys of a section depend on a name (of a model or an algorithm, or
-  beside `options`), another name replaces the section: what is not given of it
-  has its default.
+  Where the keys of a section depend on a name (of a model, an algorithm or its
+  host, or beside `options`), another name replaces the section: what is not
+  given of it has its default.
 
   Args:
     values: Nested values.

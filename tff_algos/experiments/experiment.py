@@ -152,7 +152,7 @@ def parse_plain(values: Mapping[str, Any]) -> ExperimentConfig:
 
 
 def effective(values: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the sections of a config that affect results.
+  """Returns the sections of a config that affect results, and the title.
 
   Args:
     values: Plain, nested values, such as of `config.json`.

@@ -91,8 +91,12 @@ def assign(
     with folder_lock.exclusive(folder, versions.busy(folder)):
       found = read(folder)
       for model in models:
-        if labels.versions:  # Else its folder may be gone.
-          _check(model, labels, versions.version_folders(folder / model))
+        _check(
+          model,
+          labels,
+          # Without labels its folder may be gone.
+          versions.version_folders(folder / model) if labels.versions else (),
+        )
         found[model] = labels
       content = {
         model: {

@@ -1,1 +1,1 @@
-"""Pure tensor mathematics, independent of clients and federated learning."""
+"""Tensor mathematics, independent of federated rounds."""

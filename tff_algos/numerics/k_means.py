@@ -17,7 +17,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tff_algos.numerics import gram as gram_lib
-from tff_algos.numerics import index_random, partitions
+from tff_algos.numerics import index_random, partition_matrices
 
 MAX_ITERATIONS = 300
 
@@ -130,7 +130,7 @@ def _means(
   is_real: tf.Tensor, assignment: tf.Tensor, num_clusters: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
   """Returns means as weights of the points, and which clusters are empty."""
-  members = partitions.membership_matrix(
+  members = partition_matrices.membership_matrix(
     assignment, tf.cast(is_real, tf.float64), num_clusters
   )
   counts = tf.reduce_sum(members, axis=1, keepdims=True)

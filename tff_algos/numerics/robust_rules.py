@@ -84,8 +84,8 @@ class RuleOptions:
 
   Attributes:
     num_byzantine: f, the number of Byzantine rows to tolerate, >= 0. Of Krum,
-      multi-Krum, Bulyan and the mixing of nearest neighbours; and, for every
-      rule, of the check that a cohort is large enough.
+      multi-Krum, Bulyan and the mixing of nearest neighbours; and, for all
+      but the plain mean, of the check that a cohort is large enough.
     trim_fraction: Of the trimmed mean: share of the values that is left out on
       each side, rounded down, in [0, 0.5).
     num_selected: Of multi-Krum: rows that are averaged, >= 0; 0 for all but

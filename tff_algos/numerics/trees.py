@@ -61,6 +61,13 @@ def select_rows(
   )
 
 
+def repeat(structure: Structure, count: int) -> Structure:
+  """Returns equal rows, leaves `[count, ...]`."""
+  return tf.nest.map_structure(
+    lambda leaf: tf.repeat(leaf[tf.newaxis], count, axis=0), structure
+  )
+
+
 def scale_rows(structure: Structure, factors: tf.Tensor) -> Structure:
   """Returns `factors[i]` times row i, for each i.
 

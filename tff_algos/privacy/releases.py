@@ -262,7 +262,8 @@ def _treatment(
     raise errors.ConfigError(
       f'privacy: {key} of algorithm {name!r} is collected client by client, as '
       'robust aggregation rules need it, and no noise of a sum covers that; '
-      "set algorithm.aggregation.rule to 'mean'"
+      "set algorithm.aggregation.rule to 'mean' and "
+      'mixes_nearest_neighbors to False'
     )
   return treatment
 

@@ -95,6 +95,11 @@ def test_another_name_replaces_what_depends_on_it():
     'options': {},
     'n': 24,
   }
+  host = {'name': 'fed_dyn', 'cohort_size': 20}
+  decomposed = {'algorithm': {'name': 'filter_decomposition', 'host': host}}
+  fed_avg = {'algorithm': {'host': {'name': 'fed_avg'}}}
+  merged = config_values.merged(decomposed, fed_avg)
+  assert merged['algorithm']['host'] == {'name': 'fed_avg'}
   same = config_values.merged(_NESTED, {'model': {'name': 'mlp'}})
   assert same['model'] == _NESTED['model']
 

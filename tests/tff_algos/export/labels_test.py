@@ -45,6 +45,7 @@ def test_what_is_assigned_is_read(folder):
     (['a'], labels.Labels({'..': 2}), "label '..' of 'a'"),
     (['a'], labels.Labels({'x': 0}), 'a whole number from 1, got 0'),
     (['a'], labels.Labels({'stable': 1}, 0.5), "needs both labels, 'stable'"),
+    (['a'], labels.Labels({}, 0.5), "needs both labels, 'stable'"),
     (['a'], CANARY._replace(canary_share=1.5), 'from 0 to 1, got 1.5'),
   ],
 )

@@ -40,7 +40,7 @@ from tff_algos.algorithms.cfl import splitting as splitting_lib
 from tff_algos.core import algorithm, carrying, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import gram as gram_lib
-from tff_algos.numerics import partitions, trees
+from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import local_training as local_training_lib
 from tff_algos.stages.client import objectives
@@ -114,9 +114,7 @@ def build_cfl(
 
   def init_server_state(seed, num_clients):
     return ServerState(
-      tf.nest.map_structure(
-        lambda leaf: tf.stack([leaf] * num_clusters), model.initialize(seed)
-      ),
+      trees.repeat(model.initialize(seed), num_clusters),
       tf.zeros([num_clients], tf.int32),
       tf.constant(1),
       tf.constant(0),
@@ -210,7 +208,13 @@ def _build_update(config):
     )
     moved = trees.subtract(
       trees.take(server_state.cluster_models, clusters.parents),
-      _means(updates.values, clusters.assignment, counts, config),
+      robust.cluster_means(
+        config.aggregation,
+        updates.values,
+        clusters.assignment,
+        counts,
+        trees.zeros_like(server_state.cluster_models),
+      ),
     )
     numbers = tf.range(num_clusters)
     in_use = tf.where(numbers < clusters.num_active, numbers, 0)
@@ -229,18 +233,6 @@ def _build_update(config):
     )
 
   return update
-
-
-def _means(updates, assignment, counts, config):
-  """Returns each cluster's mean update, `[num_clusters, ...]`."""
-  shares = partitions.averaging_matrix(assignment, counts, config.num_clusters)
-  means = trees.mix(tf.transpose(shares), updates)
-  if config.aggregation.is_plain:
-    return means
-  weights = counts[:, tf.newaxis] * tf.one_hot(assignment, config.num_clusters)
-  return robust.robust_cluster_means(
-    config.aggregation, updates, weights, trees.zeros_like(means)
-  ).value
 
 
 def _build_plan(model):

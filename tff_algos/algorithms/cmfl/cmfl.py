@@ -314,12 +314,14 @@ def _build_adoption():
 
   def report(message, outcome, client_state, data, seed):
     del message, data, seed
-    result = OrderedDict(outcome=outcome, weight=tf.constant(1.0))
+    result = OrderedDict(outcome=outcome)
     return algorithm.ClientOutput(result, client_state, OrderedDict())
 
   def adopt(server_state, aggregates):
-    # All members report the same values.
-    outcome = aggregates['outcome'].value
+    # All members report the same values, none below 0.
+    outcome = tf.nest.map_structure(
+      lambda values: tf.reduce_max(values, axis=0), aggregates['outcome'].values
+    )
     is_accepted = outcome['is_accepted'] > 0
     agreed, proposed = server_state.agreed, server_state.proposed
     adopted = trees.select(is_accepted, proposed, agreed)
@@ -336,7 +338,7 @@ def _build_adoption():
     name='adopt',
     make_message=lambda server_state: (),
     client_work=report,
-    aggregation={'outcome': aggregation.WeightedMean('weight')},
+    aggregation={'outcome': aggregation.Collect()},
     server_update=adopt,
     client_input=OrderedDict(
       (name, tf.TensorSpec([], tf.float32))

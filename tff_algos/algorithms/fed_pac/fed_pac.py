@@ -159,7 +159,7 @@ def build_fed_pac(
         tf.zeros([model.num_outputs, parted.width]),
         tf.zeros([model.num_outputs]),
       ),
-      tf.nest.map_structure(lambda leaf: tf.stack([leaf] * num_clients), head),
+      trees.repeat(head, num_clients),
       tf.zeros([num_clients]),
     )
 

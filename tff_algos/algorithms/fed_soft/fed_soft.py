@@ -227,7 +227,9 @@ def build_fed_soft(
   return algorithm.FederatedAlgorithm(
     name='fed_soft',
     num_clusters=config.num_clusters,
-    init_server_state=_build_init_server_state(model, config),
+    init_server_state=robust.checked(
+      config.aggregation, _build_init_server_state(model, config)
+    ),
     init_client_state=lambda run_seed, client_seed: ClientState(
       model.initialize(run_seed if common else client_seed), tf.constant(0)
     ),
@@ -253,7 +255,6 @@ def build_fed_soft(
 
 def _build_init_server_state(model, config):
   def init_server_state(seed, num_clients):
-    config.aggregation.check_cohort_size('the number of clients', num_clients)
     shape = (num_clients, config.num_clusters)
     # Not zeros: a client whose first estimation is invalid can be sampled.
     importance = tf.fill(shape, config.importance_smoother)

@@ -18,7 +18,8 @@ def check_takes_mean(host: algorithm.FederatedAlgorithm) -> None:
   if not isinstance(aggregator, aggregation.WeightedMean):
     raise errors.ConfigError(
       f'host {host.name!r} takes no mean of its local_weights, which filter '
-      "decomposition parts by groups; give it the aggregation rule 'mean'"
+      "decomposition parts by groups; give it the aggregation rule 'mean', "
+      'without mixes_nearest_neighbors'
     )
 
 
@@ -45,7 +46,7 @@ def check_has_fast_rounds(
     raise errors.ConfigError(
       f'slow_period is {slow_period}, but host {host.name!r} {reason} in every '
       'round; set slow_period to 1 or take host fed_avg with server_optimizer '
-      "'sgd'"
+      "'sgd', whose clients keep no optimizer's state"
     )
 
 
@@ -72,5 +73,6 @@ def check_forgets_factors(
     raise errors.ConfigError(
       f'averaging {averaging!r} factors the kernels anew in every round, but '
       f"host {host.name!r} {reason}; set averaging to 'factors', or take host "
-      "fed_avg with server_optimizer 'sgd', learning_rate 1 and no momentum"
+      "fed_avg with server_optimizer 'sgd', learning_rate 1 and no momentum, "
+      "whose clients keep no optimizer's state"
     )

@@ -13,7 +13,7 @@ Round t:
                   without clients keeps its model
 
 Names: Omega = cluster_models (the group models), omega_{i,R} = local_weights,
-  theta_i = personalized_weights, P, J, Q = numerics.partitions, K =
+  theta_i = personalized_weights, P, J, Q = numerics.partition_matrices, K =
   num_clusters, beta = server_mixing, lambda = proximal_weight, eta =
   client_learning_rate, R = num_local_steps.
 Reductions (tested): one cluster = pFedMe with all clients, bit for bit; as many
@@ -39,7 +39,7 @@ import tensorflow as tf
 from tff_algos.algorithms.pfedkm import regrouping
 from tff_algos.core import algorithm, carrying, checks, errors
 from tff_algos.core import model as model_lib
-from tff_algos.numerics import partitions, trees
+from tff_algos.numerics import partition_matrices, trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import moreau_envelope, objectives, weight_groups
 from tff_algos.stages.server import client_sampling
@@ -154,11 +154,8 @@ def build_pfedkm(
   num_clusters = config.num_clusters
 
   def init_server_state(seed, num_clients):
-    config.aggregation.check_cohort_size('the number of clients', num_clients)
     return ServerState(
-      tf.nest.map_structure(
-        lambda leaf: tf.stack([leaf] * num_clusters), model.initialize(seed)
-      ),
+      trees.repeat(model.initialize(seed), num_clusters),
       tf.range(num_clients) % num_clusters,
       seed,
     )
@@ -174,7 +171,7 @@ def build_pfedkm(
   return algorithm.FederatedAlgorithm(
     name='pfedkm',
     num_clusters=num_clusters,
-    init_server_state=init_server_state,
+    init_server_state=robust.checked(config.aggregation, init_server_state),
     init_client_state=lambda run_seed, client_seed: (
       moreau_envelope.initial_state(model, config.local_training)
     ),
@@ -255,19 +252,13 @@ def _build_regrouping(model, config):
       compared, old, before, server_state.k_means_seed, k_means
     )
     weights = aggregates['client_weight'].values
-    shares = tf.transpose(
-      partitions.averaging_matrix(clusters.assignment, weights, num_clusters)
+    means = robust.cluster_means(
+      config.aggregation,
+      uploads.values,
+      clusters.assignment,
+      weights,
+      _mean_starts(old, before, clusters.assignment, weights),
     )
-    if config.aggregation.is_plain:
-      means = trees.mix(shares, uploads.values)
-    else:
-      means = robust.robust_cluster_means(
-        config.aggregation,
-        uploads.values,
-        weights[:, tf.newaxis] * tf.one_hot(clusters.assignment, num_clusters),
-        # The mean of the models from which its members started.
-        trees.mix(tf.matmul(shares, tf.one_hot(before, num_clusters)), old),
-      ).value
     names = regrouping.name_clusters(
       before, clusters.assignment, uploads.is_valid, old, means
     )
@@ -289,6 +280,14 @@ def _build_regrouping(model, config):
     ), metrics
 
   return regroup
+
+
+def _mean_starts(old, before, after, weights):
+  """Returns the mean model from which each cluster's clients started."""
+  num_clusters = tf.nest.flatten(old)[0].shape[0]
+  shares = partition_matrices.averaging_matrix(after, weights, num_clusters)
+  started = tf.one_hot(before, num_clusters)
+  return trees.mix(tf.matmul(shares, started, transpose_a=True), old)
 
 
 def _build_one_mean(config):

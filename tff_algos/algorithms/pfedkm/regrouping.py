@@ -15,7 +15,12 @@ import tensorflow as tf
 from tff_algos.core import checks
 from tff_algos.core.structures import Structure
 from tff_algos.numerics import gram as gram_lib
-from tff_algos.numerics import index_random, k_means, matching, partitions
+from tff_algos.numerics import (
+  index_random,
+  k_means,
+  matching,
+  partition_matrices,
+)
 from tff_algos.rounds import aggregation
 
 INITIALIZATIONS = ('k-means++', 'cluster_models')
@@ -167,8 +172,8 @@ def name_clusters(
   num_clusters = tf.nest.flatten(means)[0].shape[0]
   weights = tf.cast(is_real, tf.float64)
   common = tf.matmul(
-    partitions.membership_matrix(before, weights, num_clusters),
-    partitions.membership_matrix(after, weights, num_clusters),
+    partition_matrices.membership_matrix(before, weights, num_clusters),
+    partition_matrices.membership_matrix(after, weights, num_clusters),
     transpose_b=True,
   )
   gram = gram_lib.centered_gram(
@@ -211,7 +216,9 @@ def measure(
   """
   num_clusters = tf.nest.flatten(cluster_models)[0].shape[0]
   counts = tf.cast(is_real, tf.float64)
-  transition = partitions.transition_matrix(before, after, counts, num_clusters)
+  transition = partition_matrices.transition_matrix(
+    before, after, counts, num_clusters
+  )
   has_moved = counts * tf.cast(tf.not_equal(before, after), tf.float64)
   everyone = tf.ones([num_clusters])
   models = gram_lib.mean_distances(

@@ -88,10 +88,7 @@ class Mixture:
 
   def stack(self, model_weights: Structure) -> model_lib.Weights:
     """Returns `num_canonical` whole models, `[num_canonical, ...]`."""
-    shared = tf.nest.map_structure(
-      lambda leaf: tf.stack([leaf] * self.num_canonical),
-      model_weights['shared'],
-    )
+    shared = trees.repeat(model_weights['shared'], self.num_canonical)
     return self.join(shared, model_weights['canonical'])
 
   def apply(

@@ -51,7 +51,7 @@ from tff_algos.algorithms.ppfl import (
 )
 from tff_algos.core import algorithm, carrying, checks, errors
 from tff_algos.core import model as model_lib
-from tff_algos.numerics import optimizers
+from tff_algos.numerics import optimizers, trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import local_training as local_training_lib
 from tff_algos.stages.client import weight_groups
@@ -205,7 +205,7 @@ def build_ppfl(
     weights = mixture.initialize(seed)
     return ServerState(
       weights,
-      tf.stack([mixture.equal_shares()] * num_clients) if keeps_table else (),
+      trees.repeat(mixture.equal_shares(), num_clients) if keeps_table else (),
       affinity.initial_features(config.laplacian, model, num_clients),
       tf.zeros([num_clients], tf.bool) if config.laplacian.needs_counts else (),
       server_optimizer_lib.initial_slots(weights, config.server_optimizer),

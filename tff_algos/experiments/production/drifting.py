@@ -56,7 +56,6 @@ def measure(
     The content of `drift.json`; empty without a parent.
 
   Raises:
-    NotApprovedError: If a threshold is exceeded; the report is written.
     UserError: If a dataset or the parent's checkpoint cannot be read, or the
       examples of both differ in shape or meaning.
   """
@@ -76,7 +75,6 @@ def measure(
     )
   measures = of_data.measures | of_clusters.measures
   missing = of_data.missing | of_clusters.missing
-  failures = drift.exceeded(measures, missing, config.drift)
   report = {
     'parent': parent.resolve().name,
     'parent_round': chosen,
@@ -85,7 +83,7 @@ def measure(
     'measures': measures,
     'missing': missing,
     'thresholds': config.drift.thresholds(),
-    'exceeded': failures,
+    'exceeded': drift.exceeded(measures, missing, config.drift),
     'far_quantile': config.drift.far_quantile,
     **of_data.details,
     **of_clusters.details,
@@ -99,13 +97,24 @@ def measure(
     drift.CLIENTS: records.describe_file(folder / drift.CLIENTS)
   }
   sealed_json.write(folder / drift.REPORT, report)
-  if failures:
+  return report
+
+
+def require_accepted(
+  report: dict[str, Any], folder: str | os.PathLike[str]
+) -> None:
+  """Raises NotApprovedError if a measure exceeds its threshold.
+
+  Args:
+    report: That of `measure`; accepted if it is empty.
+    folder: Workdir of the run, which has it.
+  """
+  if failures := report.get('exceeded'):
     raise errors.NotApprovedError(
       f'the data drifted from those of {report["parent"]}: '
-      f'{"; ".join(failures)}. Look at {folder / drift.REPORT}; then mend the '
-      'data, or raise the threshold to train on them'
+      f'{"; ".join(failures)}. Look at {pathlib.Path(folder, drift.REPORT)}; '
+      'then mend the data, or raise the threshold to train on them'
     )
-  return report
 
 
 def summarize(report: dict[str, Any]) -> str:

@@ -351,9 +351,14 @@ class _Night:
     )
 
   def _measure_drift(self) -> None:
-    """Compares data and clusters with the parent's, before training."""
+    """Compares data and clusters with the parent's, before training.
+
+    Raises:
+      NotApprovedError: If they drifted too far.
+    """
     if not (self._run / checkpoint.FOLDER).exists():
-      drifting.measure(self._config, self._run, self._parent)
+      report = drifting.measure(self._config, self._run, self._parent)
+      drifting.require_accepted(report, self._run)
 
   def _train(self) -> None:
     """Trains and evaluates."""

@@ -1,6 +1,7 @@
 """Local training of a client: minibatch SGD on an objective passed in."""
 
 import dataclasses
+import operator
 
 import tensorflow as tf
 
@@ -29,6 +30,8 @@ _REFUSED_BY_EXACT = {
   'augmentation': 'takes the examples as they are',
   'unit_dropout_rate': 'takes the whole network',
   'keeps_optimizer_state': 'has no optimizer',
+  'optimizer.momentum': 'takes no steps',
+  'optimizer.clip_norm': 'takes no steps',
 }
 
 
@@ -81,7 +84,8 @@ class LocalTrainingConfig:
     checks.check_int('num_local_steps', self.num_local_steps, minimum=0)
     checks.check_below_one('unit_dropout_rate', self.unit_dropout_rate)
     for name, why in _REFUSED_BY_EXACT.items():
-      value, without = getattr(self, name), getattr(type(self), name)
+      value_of = operator.attrgetter(name)
+      value, without = value_of(self), value_of(type(self))
       if self.solver == 'exact' and value != without:
         raise errors.ConfigError(
           f"{name} is {value!r}, but solver 'exact' {why}; set {name} to "

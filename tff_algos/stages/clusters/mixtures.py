@@ -67,9 +67,7 @@ def mean_responsibilities(
   return tf.where(mean.weight > 0, mean.total / mean.weight, otherwise)
 
 
-def fit_membership(
-  losses: tf.Tensor, mask: tf.Tensor, num_steps: int = NUM_FITTING_STEPS
-) -> tf.Tensor:
+def fit_membership(losses: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
   """Returns the maximum-likelihood membership of the real examples.
 
   By expectation maximization from equal memberships, with frozen components:
@@ -79,7 +77,6 @@ def fit_membership(
   Args:
     losses: Negative log-likelihoods, `[num_components, capacity]`.
     mask: `[capacity]`; without a real example memberships stay equal.
-    num_steps: Number of EM steps, >= 1.
 
   Returns:
     `[num_components]`, on the simplex.
@@ -94,7 +91,7 @@ def fit_membership(
 
   start = (tf.constant(0), tf.fill([num_components], 1 / num_components))  # pyright: ignore[reportOperatorIssue]
   return tf.while_loop(
-    lambda i, _: i < num_steps, step, start, parallel_iterations=1
+    lambda i, _: i < NUM_FITTING_STEPS, step, start, parallel_iterations=1
   )[1]
 
 

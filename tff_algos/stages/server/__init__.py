@@ -1,1 +1,1 @@
-"""Server stages: client sampling, server optimizers, robust aggregation."""
+"""Server stages: the global model, client sampling, robust aggregation."""

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
 from tff_algos.core.structures import Structure
-from tff_algos.numerics import robust_rules
+from tff_algos.numerics import partition_matrices, robust_rules, trees
 from tff_algos.rounds import aggregation, collected_means
 
 MEAN = 'mean'
@@ -68,7 +68,7 @@ class AggregationConfig(robust_rules.RuleOptions):
         f'aggregation.rule {self.rule!r} with num_byzantine {num_byzantine} '
         f'needs at least {needed} clients in a mean, but {name} is '
         f'{num_clients}; raise {name}, lower num_byzantine or choose another '
-        'rule'
+        "rule; 'mean' without mixes_nearest_neighbors takes any number"
       )
     if self.rule == 'multi_krum' and self.num_selected > num_clients:
       raise errors.ConfigError(
@@ -98,6 +98,36 @@ def checked(
     return init_server_state(seed, num_clients)
 
   return check_and_init
+
+
+def cluster_means(
+  config: AggregationConfig,
+  values: Structure,
+  assignment: tf.Tensor,
+  weights: tf.Tensor,
+  starts: Structure,
+) -> Structure:
+  """Returns each cluster's mean, plain or by the rule, `[num_clusters, ...]`.
+
+  Args:
+    config: The rule.
+    values: `[clients, ...]`, finite.
+    assignment: Each client's cluster, int32 `[clients]`.
+    weights: float32 `[clients]`, >= 0; clients of weight 0 are ignored.
+    starts: A model near each cluster's honest ones, `[num_clusters, ...]`.
+  """
+  num_clusters = tf.nest.flatten(starts)[0].shape[0]
+  if config.is_plain:
+    shares = partition_matrices.averaging_matrix(
+      assignment, weights, num_clusters
+    )
+    return trees.mix(tf.transpose(shares), values)
+  members = partition_matrices.membership_matrix(
+    assignment, weights, num_clusters
+  )
+  return robust_cluster_means(
+    config, values, tf.transpose(members), starts
+  ).value
 
 
 def robust_mean(
@@ -162,7 +192,7 @@ def replace_means(
   """Returns the phase with the rule in place of its means.
 
   Args:
-    phase: The phase; returned unchanged for the rule `'mean'`. Otherwise the
+    phase: The phase; returned unchanged if the rule is plain. Otherwise the
       phase collects the averaged fields: the server holds the cohort's models.
     config: The rule, applied to each cluster of a cluster mean.
     start: Field of the server state with the models from which clients started,

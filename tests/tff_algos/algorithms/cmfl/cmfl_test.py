@@ -13,7 +13,7 @@ from tff_algos.algorithms.cmfl import cmfl, committee
 from tff_algos.algorithms.cmfl.consensus import round_votes
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors, seeds
-from tff_algos.numerics import optimizers
+from tff_algos.numerics import optimizers, trees
 from tff_algos.rounds import aggregation
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import debug_runtime
@@ -441,7 +441,11 @@ def _adopt(is_accepted):
   told = dict.fromkeys(phase.client_input, tf.constant(3.0))
   told['is_accepted'] = tf.constant(float(is_accepted))
   output = phase.client_work((), told, (), None, None)
-  mean = aggregation.Mean(output.result['outcome'], tf.constant(4.0))
+  outcome = aggregation.Collected(
+    trees.repeat(output.result['outcome'], 43),
+    tf.range(43),
+    tf.fill([43], True),
+  )
   state = cmfl.ServerState(
     agreed=_proposal(1.0, 0, 1),
     proposed=_proposal(2.0, 2, 0),
@@ -449,7 +453,7 @@ def _adopt(is_accepted):
     num_in_vain=tf.constant(2),
     selection_seed=tf.constant([0, 0]),
   )
-  return phase.server_update(state, {'outcome': mean})
+  return phase.server_update(state, {'outcome': outcome})
 
 
 def test_agreement_puts_the_proposal_in_force():

@@ -25,6 +25,9 @@ def _server(name='sgd', learning_rate=1.0, momentum=0.0):
   }
 
 
+_KEPT = {'local_training': {'keeps_optimizer_state': True}}
+
+
 def test_fed_avg_and_fed_prox_are_fit_for_everything():
   for options in ({}, {'proximal_weight': 0.1}):
     host, parsed = _host(**options)
@@ -39,10 +42,11 @@ def test_a_step_of_sgd_may_be_fast_but_does_not_forget():
 
 
 def test_another_rule_than_the_mean_is_refused():
-  host, _ = _host(aggregation={'rule': 'median'})
-  text = "host 'fed_avg' takes no mean of its local_weights"
-  with pytest.raises(errors.ConfigError, match=text):
-    host_checks.check_takes_mean(host)
+  for options in ({'rule': 'median'}, {'mixes_nearest_neighbors': True}):
+    host, _ = _host(aggregation=options)
+    text = "'fed_avg' takes no mean of its .* without mixes_nearest_neighbors"
+    with pytest.raises(errors.ConfigError, match=text):
+      host_checks.check_takes_mean(host)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +56,7 @@ def test_another_rule_than_the_mean_is_refused():
     ('fed_dc', {}, "host 'fed_dc' lets clients keep what they learn"),
     ('fed_dyn', {}, "host 'fed_dyn' lets clients keep what they learn"),
     ('fed_avg', _server('adam'), "has server_optimizer 'adam', which counts"),
+    ('fed_avg', _KEPT, "whose clients keep no optimizer's state"),
   ],
 )
 def test_hosts_of_which_no_weights_can_stay_behind(name, options, text):
@@ -69,6 +74,7 @@ def test_hosts_of_which_no_weights_can_stay_behind(name, options, text):
     ('fed_avg', _server('adam'), 'goes from the old factors towards the new'),
     ('fed_avg', _server(learning_rate=0.5), 'goes from the old factors'),
     ('fed_avg', _server(momentum=0.9), 'goes from the old factors'),
+    ('fed_avg', _KEPT, "lets .*, whose clients keep no optimizer's state"),
   ],
 )
 def test_hosts_that_remember_factors(name, options, text):

@@ -265,6 +265,13 @@ def test_solvers_meet_at_the_exact_solution_of_a_proximal_problem():
       {'solver': 'exact', 'num_local_steps': 2},
       "num_local_steps is 2, but solver 'exact' takes no steps",
     ),
+    (
+      {
+        'solver': 'exact',
+        'optimizer': optimizers.OptimizerConfig(clip_norm=1.0),
+      },
+      "optimizer.clip_norm is 1.0, but solver 'exact' takes no steps",
+    ),
     ({'batch_size': 0}, 'batch_size must be an integer >= 1, got 0'),
     ({'batch_size': 2.5}, 'batch_size must be an integer >= 1, got 2.5'),
     (

@@ -77,7 +77,7 @@ def test_fitted_membership_is_the_likeliest():
   padded = np.concatenate([losses, np.full((3, 5), np.nan)], axis=1)
   mask = np.repeat([1.0, 0.0], [40, 5])
   found = mixtures.fit_membership(
-    tf.constant(padded, tf.float32), tf.constant(mask, tf.float32), 500
+    tf.constant(padded, tf.float32), tf.constant(mask, tf.float32)
   ).numpy()
   np.testing.assert_allclose(found.sum(), 1, rtol=1e-5)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_algos.numerics import partitions
+from tff_algos.numerics import partition_matrices
 
 
 def _random(seed, num_points=12, num_clusters=3):
@@ -18,17 +18,23 @@ def _random(seed, num_points=12, num_clusters=3):
 
 def _averaging(assignment, num_clusters=3):
   ones = tf.ones([len(assignment)], tf.float64)
-  return partitions.averaging_matrix(assignment, ones, num_clusters).numpy()
+  return partition_matrices.averaging_matrix(
+    assignment, ones, num_clusters
+  ).numpy()
 
 
 def _membership(assignment, num_clusters=3):
   ones = tf.ones([len(assignment)], tf.float64)
-  return partitions.membership_matrix(assignment, ones, num_clusters).numpy()
+  return partition_matrices.membership_matrix(
+    assignment, ones, num_clusters
+  ).numpy()
 
 
 def _transition(before, after, num_clusters=3):
   ones = tf.ones([len(before)], tf.float64)
-  return partitions.transition_matrix(before, after, ones, num_clusters).numpy()
+  return partition_matrices.transition_matrix(
+    before, after, ones, num_clusters
+  ).numpy()
 
 
 @pytest.mark.parametrize('seed', range(5))
@@ -43,7 +49,7 @@ def test_membership_is_the_pseudo_inverse_of_averaging(seed):
 def test_averaging_is_a_loop_over_members():
   assignment, weights = np.array([2, 0, 2, 2, 0]), np.array([1.0, 2, 3, 0, 6])
   models = np.arange(10.0).reshape(5, 2)
-  averaging = partitions.averaging_matrix(
+  averaging = partition_matrices.averaging_matrix(
     tf.constant(assignment), tf.constant(weights), 4
   ).numpy()
   np.testing.assert_allclose(averaging.sum(axis=0), [1, 0, 1, 0])
