@@ -14,6 +14,7 @@ Round t:
 
 Names: a = proximal_weight, h_k = drift, eta = learning rate of local_training;
   change_per_rate = g_k / eta, by which g_k follows a learning-rate schedule.
+With momentum, steps * eta is the way that a constant gradient of 1 would go.
 Reductions (tested): a = 0 without drift and correction is FedAvg, all clients
   alike.
 Cost per client and round: 2 P down, 2 P up (y + h_k, g_k), one solve; a client

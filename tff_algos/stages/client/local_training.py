@@ -117,21 +117,26 @@ def check_plain_sgd(config: LocalTrainingConfig) -> None:
 def distance_per_gradient(
   mask: tf.Tensor, config: LocalTrainingConfig
 ) -> tf.Tensor:
-  """Returns number of steps * learning rate, float32 `[]`.
+  """Returns how far `train` goes for a constant gradient of 1, float32 `[]`.
 
-  The displacement of the weights in `train`, without momentum, for a mean
-  gradient of 1; 0 for a client without examples.
+  Number of steps * learning rate, and further with momentum; 0 for a client
+  without examples.
 
   Args:
     mask: `[capacity]`, 1 for real rows.
     config: Local training by SGD.
   """
-  rate = config.optimizer.learning_rate
   if config.num_local_steps:
     has_examples = tf.minimum(tf.reduce_sum(mask), 1.0)
-    return config.num_local_steps * rate * has_examples
-  num_batches = tf.math.ceil(tf.reduce_sum(mask) / config.batch_size)
-  return config.num_local_epochs * rate * num_batches
+    num_steps = config.num_local_steps * has_examples
+  else:
+    num_batches = tf.math.ceil(tf.reduce_sum(mask) / config.batch_size)
+    num_steps = config.num_local_epochs * num_batches
+  momentum = config.optimizer.momentum
+  # Step k goes 1 + momentum + ... + momentum ** (k - 1) times the rate.
+  remembered = momentum * (1 - tf.pow(momentum, num_steps)) / (1 - momentum)
+  num_steps = (num_steps - remembered) / (1 - momentum)
+  return config.optimizer.learning_rate * num_steps
 
 
 def draw_batches(

@@ -304,9 +304,11 @@ def test_distance_per_gradient_counts_the_real_steps():
     np.testing.assert_allclose(distance, 7 * 0.05 * (size > 0), rtol=1e-6)
 
 
+@pytest.mark.parametrize('momentum', [0.0, 0.9])
 @pytest.mark.parametrize('num_steps', [0, 5])
-def test_a_constant_gradient_moves_by_its_distance(num_steps):
-  config, data = _steps(num_steps, _SGD), _padded(*_examples(9), 20)
+def test_a_constant_gradient_moves_by_its_distance(num_steps, momentum):
+  optimizer = dataclasses.replace(_SGD, momentum=momentum)
+  config, data = _steps(num_steps, optimizer), _padded(*_examples(9), 20)
   slope = np.array([[1.0], [-2], [0.5]], np.float32)
 
   def objective(weights, batch):
