@@ -35,8 +35,8 @@ from tff_algos.core import algorithm, carrying, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation
+from tff_algos.stages.client import control_variates, objectives
 from tff_algos.stages.client import local_training as local_training_lib
-from tff_algos.stages.client import objectives
 from tff_algos.stages.server import client_sampling, global_model
 
 
@@ -154,15 +154,8 @@ def _build_training(model, config):
       seed,
       config.local_training,
     )
-    distance = local_training_lib.distance_per_gradient(
-      data.mask, config.local_training
-    )
-    way = trees.subtract(message.model_weights, weights)
-    mean_gradient = trees.scale(way, tf.math.divide_no_nan(1.0, distance))
-    change = trees.select(
-      distance > 0,
-      trees.subtract(mean_gradient, control),
-      trees.zeros_like(way),
+    change = control_variates.change(
+      message.model_weights, weights, control, data.mask, config.local_training
     )
     result = TrainResult(
       weights, change, client_sampling.client_weight(data, 'uniform')

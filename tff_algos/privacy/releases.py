@@ -118,7 +118,11 @@ RELEASES: dict[str, Mapping[str, Treatment] | Disclosed] = {
   'cmfl': Disclosed('the committee scores and selects single uploads'),
   'ditto': {'train.local_weights': _MEAN},
   'fed_avg': {'train.local_weights': _MEAN},
-  'fed_dc': {'train.local_weights': _MEAN, 'train.change': _MEAN},
+  'fed_dc': {
+    'train.local_weights': _MEAN,
+    'train.control_change': _MEAN,
+    'train.num_clients': _NUM_CLIENTS,
+  },
   'fed_dyn': {
     'train.local_weights': _MEAN,
     'train.num_clients': _NUM_CLIENTS,
@@ -185,6 +189,7 @@ RELEASES: dict[str, Mapping[str, Treatment] | Disclosed] = {
 
 # algorithm -> phase.field of the client input -> treatment.
 RECEIVED: dict[str, Mapping[str, Own | Public | Replaced | Disclosed]] = {
+  'fed_dc': {'train.num_clients': _NUM_CLIENTS},
   'fed_dyn': {'train.num_clients': _NUM_CLIENTS},
   'fed_soft': {
     'train.importance_weights': Own("the client's own estimate"),

@@ -21,7 +21,7 @@ def _build(cohort_size=3, **options):
 
 @pytest.mark.parametrize('factor', [1.0, 0.01])
 def test_rounds_agree_with_numpy(factor):
-  """Also if the rate falls after the second: g_k falls as the rate does."""
+  """Also if the rate falls after the second round: controls are gradients."""
   pull = 1.5
   algorithm = periods.in_turn(
     [
@@ -31,50 +31,41 @@ def test_rounds_agree_with_numpy(factor):
     lambda round_num: int(round_num > 2),
   )
   x = rounds.start(algorithm)
-  mean_change = np.zeros(3)
-  drifts, changes = np.zeros((5, 3)), np.zeros((5, 3))
+  control = np.zeros(3)
+  drifts, controls = np.zeros((5, 3)), np.zeros((5, 3))
   for round_num in (1, 2, 3, 4):
     rate = rounds.RATE * (factor if round_num > 2 else 1)
-    if round_num == 3:
-      mean_change, changes = factor * mean_change, factor * changes
-    sent = []
-    clients = rounds.drawn(3, round_num)
-    for k in clients:
-      slope = (changes[k] - mean_change) / (rounds.NUM_STEPS * rate)
+    models, before = [], controls.copy()
+    for k in rounds.drawn(3, round_num):
+      slope = control - controls[k]
       y = rounds.descend(x, k, slope, pull, x - drifts[k], rate)
-      changes[k] = y - x
-      drifts[k] += changes[k]
-      sent.append(y + drifts[k])
-    x = np.mean(sent, axis=0)
-    mean_change = np.mean(changes[clients], axis=0)
+      controls[k] += (x - y) / (rounds.NUM_STEPS * rate) - control
+      drifts[k] += y - x
+      models.append(y)
+    # Four of the five clients have examples.
+    x = np.mean(models, axis=0) + drifts.sum(axis=0) / 4
+    control = control + (controls - before).sum(axis=0) / 4
   state, states, _ = rounds.run(algorithm, 4)
   np.testing.assert_allclose(rounds.vector(state.model_weights), x, rtol=1e-4)
-  np.testing.assert_allclose(
-    rounds.vector(state.mean_change_per_rate),
-    mean_change / rate,
-    rtol=1e-3,
-    atol=1e-3,
-  )
-  for ours, drift, change in zip(states, drifts, changes, strict=True):
-    np.testing.assert_allclose(
-      rounds.vector(ours.drift), drift, rtol=1e-3, atol=1e-5
-    )
-    np.testing.assert_allclose(
-      rounds.vector(ours.change_per_rate), change / rate, rtol=1e-3, atol=1e-3
-    )
+  for name, kept in (('drift', drifts), ('control', controls)):
+    total = rounds.vector(getattr(state, f'{name}_sum'))
+    np.testing.assert_allclose(total, kept.sum(axis=0), rtol=1e-3, atol=1e-4)
+    for ours, expected in zip(states, kept, strict=True):
+      np.testing.assert_allclose(
+        rounds.vector(getattr(ours, name)), expected, rtol=1e-3, atol=1e-4
+      )
 
 
-def test_without_pull_drift_and_correction_it_is_fed_avg_all_clients_alike():
-  algorithm = _build(
-    proximal_weight=0.0, follows_drift=False, corrects_gradients=False
-  )
-  x = rounds.start(algorithm)
-  for round_num in (1, 2):
-    models = [rounds.descend(x, k) for k in rounds.drawn(3, round_num)]
-    x = np.mean(models, axis=0)
-  state, states, _ = rounds.run(algorithm, 2)
-  np.testing.assert_allclose(rounds.vector(state.model_weights), x, rtol=1e-4)
-  assert all((one.drift['kernel'] == 0).all() for one in states)
+def test_the_sums_of_drifts_and_controls_hold_with_newcomers(tmp_path):
+  """Of clients that never took part, too."""
+  state, states = rounds.run_with_newcomers(_build(2), tmp_path)
+  for name in ('drift', 'control'):
+    kept = [rounds.vector(getattr(one, name)) for one in states]
+    total = rounds.vector(getattr(state, f'{name}_sum'))
+    np.testing.assert_allclose(
+      total, np.sum(kept, axis=0), rtol=1e-4, atol=1e-6
+    )
+    assert np.abs(total).max() > 0.01
 
 
 def test_plan_counts_two_models_each_way():
