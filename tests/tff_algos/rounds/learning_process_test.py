@@ -161,7 +161,7 @@ def test_filter_decomposition_with_its_host_fed_avg(native_context):
   ('name', 'reason'),
   [
     ('fed_soft', 'has 2 phases'),
-    ('fed_dc', 'keeps a state at each client'),
+    ('ifca', 'keeps a state at each client'),
     ('cfl', 'sends each client an input of its own'),
   ],
 )
