@@ -185,14 +185,14 @@ def _build_training(model, config):
       received, weights, control, data.mask, config.local_training
     )
     weight = client_sampling.client_weight(data, 'uniform')
-    way = trees.scale(trees.subtract(weights, received), weight)
     state = ClientState(
-      trees.add(client_state.drift, way),
+      trees.add(client_state.drift, trees.subtract(weights, received)),
       trees.add(client_state.control, change),
     )
     return algorithm.ClientOutput(
       TrainResult(weights, change, weight, num_clients),
-      state,
+      # Without examples the way of a client is undefined.
+      trees.select(weight > 0, state, client_state),
       OrderedDict(loss=loss),
     )
 
