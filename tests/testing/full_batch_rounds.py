@@ -16,9 +16,9 @@ SIZES = (7, 0, 4, 12, 5)
 NUM_STEPS, RATE = 2, 0.05
 
 
-def training(rate):
+def training(rate, momentum=0.0):
   return local_training.LocalTrainingConfig(
-    NUM_STEPS, 32, optimizers.OptimizerConfig('sgd', rate)
+    NUM_STEPS, 32, optimizers.OptimizerConfig('sgd', rate, momentum)
   )
 
 
@@ -78,10 +78,14 @@ def gradient(w, k):
   return x.T @ (x @ w - y) / len(y)
 
 
-def descend(w, k, slope=0.0, pull=0.0, center=0.0, rate=RATE):
+def descend(w, k, slope=0.0, pull=0.0, center=0.0, rate=RATE, momentum=0.0):
   """Steps on f_k + <slope, w> + pull / 2 |w - center|^2."""
+  velocity = np.zeros_like(w)
   for _ in range(NUM_STEPS):
-    w = w - rate * (gradient(w, k) + slope + pull * (w - center))
+    velocity = (
+      momentum * velocity + gradient(w, k) + slope + pull * (w - center)
+    )
+    w = w - rate * velocity
   return w
 
 

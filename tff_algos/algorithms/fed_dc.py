@@ -19,10 +19,12 @@ Names: a = proximal_weight, h_k = drift, h = mean of the h_k of all M clients,
 Reading: the paper's algorithm is of a round in which everybody takes part. With
   a cohort its code (github.com/gaoliang13/FedDC) adds the mean drift of all
   clients, those that never took part included, and keeps c_k as SCAFFOLD does.
+  For clients of unequal size the code has weights that are not here.
 Invariants (tested): h and c are the means of the h_k and c_k of all M clients.
 Cost per client and round: 2 P down (x, M c), 2 P up (y, c_k+ - c_k), one solve;
   a client keeps h_k and c_k, 2 P floats. M is not counted.
-With momentum, steps * eta is the way that a constant gradient of 1 would go.
+With momentum, steps * eta is the way that a constant gradient of 1 goes; c_k
+has the gradient of the pull a/2 |...|^2, too, as in the code.
 """
 
 import dataclasses

@@ -21,8 +21,8 @@ Reductions (tested): with controls of zero a round is FedAvg's.
 Cost per client and round: 2 P down (x, M c), 2 P up (y, c_k+ - c_k), one solve;
   a client keeps c_k, P floats. M is not counted.
 
-With momentum, steps * eta is the way that a constant gradient of 1 would go,
-up to 1 / (1 - momentum) times as far, so that the c_k stay gradients.
+With momentum, the way that a constant gradient of 1 goes, which is longer,
+takes the place of steps * eta, so that the c_k stay gradients.
 """
 
 import dataclasses

@@ -18,15 +18,21 @@ def _build(cohort_size=3, **options):
   return scaffold.build_scaffold(rounds.model(), config)
 
 
-def test_rounds_agree_with_numpy():
-  algorithm = _build(server_learning_rate=0.7)
+@pytest.mark.parametrize('momentum', [0.0, 0.5])
+def test_rounds_agree_with_numpy(momentum):
+  """Of two steps the second goes 1 + momentum times as far as the first."""
+  algorithm = _build(
+    server_learning_rate=0.7,
+    local_training=rounds.training(rounds.RATE, momentum),
+  )
   x = rounds.start(algorithm)
   control, controls = np.zeros(3), np.zeros((5, 3))
   for round_num in (1, 2, 3):
     models, changes = [], []
     for k in rounds.drawn(3, round_num):
-      y = rounds.descend(x, k, slope=control - controls[k])
-      own = controls[k] - control + (x - y) / (rounds.NUM_STEPS * rounds.RATE)
+      slope = control - controls[k]
+      y = rounds.descend(x, k, slope, momentum=momentum)
+      own = (x - y) / ((2 + momentum) * rounds.RATE) - slope
       changes.append(own - controls[k])
       controls[k] = own
       models.append(y)

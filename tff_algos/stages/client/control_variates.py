@@ -20,7 +20,7 @@ def change(
   """Returns c_k+ - c_k = (x - y) / distance - c.
 
   Args:
-    received: x, from which the client trained on its loss + <c - c_k, y>.
+    received: x, from which the client trained on its objective + <c - c_k, y>.
     trained: y.
     mean_control: c, like the model.
     mask: `[capacity]`, 1 for real rows.

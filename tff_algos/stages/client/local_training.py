@@ -132,11 +132,13 @@ def distance_per_gradient(
   else:
     num_batches = tf.math.ceil(tf.reduce_sum(mask) / config.batch_size)
     num_steps = config.num_local_epochs * num_batches
-  momentum = config.optimizer.momentum
-  # Step k goes 1 + momentum + ... + momentum ** (k - 1) times the rate.
+  momentum = tf.constant(config.optimizer.momentum, tf.float64)
+  num_steps = tf.cast(num_steps, tf.float64)
+  # Step k goes 1 + momentum + ... + momentum ** (k - 1) times the rate. In
+  # float32 the difference vanishes for a momentum near 1.
   remembered = momentum * (1 - tf.pow(momentum, num_steps)) / (1 - momentum)
   num_steps = (num_steps - remembered) / (1 - momentum)
-  return config.optimizer.learning_rate * num_steps
+  return tf.cast(config.optimizer.learning_rate * num_steps, tf.float32)
 
 
 def draw_batches(

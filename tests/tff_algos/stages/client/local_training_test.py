@@ -304,7 +304,7 @@ def test_distance_per_gradient_counts_the_real_steps():
     np.testing.assert_allclose(distance, 7 * 0.05 * (size > 0), rtol=1e-6)
 
 
-@pytest.mark.parametrize('momentum', [0.0, 0.9])
+@pytest.mark.parametrize('momentum', [0.0, 0.9, 0.9999])
 @pytest.mark.parametrize('num_steps', [0, 5])
 def test_a_constant_gradient_moves_by_its_distance(num_steps, momentum):
   optimizer = dataclasses.replace(_SGD, momentum=momentum)
