@@ -16,9 +16,10 @@ Round t:
 Names: a = proximal_weight, h_k = drift, h = mean of the h_k of all M clients,
   M h = drift_sum, c_k = control, M c = control_sum, eta = learning rate of
   local_training, m = cohort_size, M = num_clients, those with examples.
-Reading: a cohort is treated as in the authors' code, github.com/gaoliang13/FedDC,
-  which adds the mean drift of all clients, those that never took part included,
-  and keeps c_k as SCAFFOLD does. Its weights by clients' sizes are not here.
+Reading: a cohort is treated as in the authors' code (gaoliang13/FedDC on
+  GitHub), which adds the mean drift of all clients, those that never took part
+  included, and keeps c_k as SCAFFOLD does. Its weights by clients' sizes are
+  not here.
 Invariants (tested): h and c are the means of the h_k and c_k of all M clients.
 Cost per client and round: 2 P down (x, M c), 2 P up (y, c_k+ - c_k), one solve;
   a client keeps h_k and c_k, 2 P floats. M is not counted.
