@@ -24,6 +24,7 @@ from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import raw_features
 from tff_algos.data import schema as schema_lib
+from tff_algos.export import raw_inputs
 from tff_algos.features import preprocessing
 from tff_algos.features import spec as spec_lib
 
@@ -142,6 +143,16 @@ def test_raw_rows_are_encoded_as_they_are_stored(name, tmp_path):
       }
     )
     np.testing.assert_array_equal(found[0], _decoded(schema, expected))
+
+
+@pytest.mark.parametrize('name', _SOURCES)
+def test_a_made_up_row_can_be_exported(name, tmp_path):
+  spec, *_ = _spec_and_examples(_sample(name, tmp_path))
+  row = raw_inputs.example_columns(spec)
+  found = raw_inputs.RawInputs(spec).model_input(
+    {column: tf.constant(value) for column, value in row.items()}
+  )
+  assert found.shape[0] == 1 and np.isfinite(found).all()
 
 
 def _decoded(schema, stored):

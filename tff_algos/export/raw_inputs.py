@@ -254,6 +254,14 @@ def _can_be_decoded(
   )
 
 
+def _example_word(feature: spec_lib.Feature, spec: spec_lib.FeatureSpec) -> str:
+  """Returns nothing, or a word where only those of the vocabulary have ids."""
+  is_open = {'padding', 'unknown'} & spec.special_ids.keys()
+  if feature.type != spec_lib.TOKENS or is_open:
+    return ''
+  return spec.fitted[feature.name]['vocabulary'][0]
+
+
 def _example(
   feature: spec_lib.Feature, spec: spec_lib.FeatureSpec
 ) -> np.ndarray:
@@ -265,6 +273,6 @@ def _example(
     return np.array(tf.io.encode_png(image).numpy(), object)
   if feature.type == spec_lib.TENSOR:
     return np.zeros(feature.raw_shape, spec.dtype)
-  if feature.type in (spec_lib.TOKENS, spec_lib.TEXT, spec_lib.CATEGORY):
-    return np.full(feature.raw_shape, '', object)
+  if feature.is_text:
+    return np.full(feature.raw_shape, _example_word(feature, spec), object)
   return np.zeros(feature.raw_shape, np.float32)

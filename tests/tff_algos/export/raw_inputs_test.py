@@ -47,6 +47,7 @@ def test_unknown_words_of_a_vocabulary_without_an_id_for_them():
   text = 'column tokens must hold words of the vocabulary, got é in row 1'
   with pytest.raises(tf.errors.InvalidArgumentError, match=text):
     inputs.model_input({'tokens': tf.constant([['b', 'a'], ['a', 'é']])})
+  assert raw_inputs.example_columns(spec)['tokens'].tolist() == [['a', 'a']]
 
 
 def test_a_made_up_row_is_valid():
