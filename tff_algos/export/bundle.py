@@ -159,6 +159,7 @@ def model_facts(
     'input_shape': list(model.input_shape),
     'num_classes': model.num_outputs if is_classifier else None,
     'label_shape': list(model.label_shape),
+    'padding_label': model.padding_label,
   }
 
 
@@ -238,7 +239,11 @@ def _save(
     path.write_text(json.dumps(bundle.client_ids, indent=1) + '\n')
   classes = bundle.facts.get('features', {}).get('classes', ())
   warm_up.write(
-    folder, [sample.inputs for sample in bundle.samples], *classes[:1]
+    folder,
+    [sample.inputs for sample in bundle.samples],
+    # A place of padding would be no example.
+    class_id=1 if bundle.facts['padding_label'] == 0 else 0,
+    class_name=classes[0] if classes else '',
   )
   facts = {'tensorflow_version': tf.__version__, **bundle.facts}
   manifest.write_manifest(folder, provenance, facts)

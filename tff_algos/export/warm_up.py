@@ -29,7 +29,9 @@ _MIXTURE = 'mixture'
 def write(
   folder: pathlib.Path,
   samples: Iterable[Mapping[str, np.ndarray]],
-  class_name: str = '',
+  *,
+  class_id: int,
+  class_name: str,
 ) -> None:
   """Writes a request of one row for each signature that takes such inputs.
 
@@ -37,15 +39,15 @@ def write(
     folder: The SavedModel; `assets.extra/` must exist.
     samples: Inputs by name, of at least one row. Examples `x` are replaced by
       zeros; mixtures are equal shares where there are none.
-    class_name: Label of signatures that take names of classes; other labels
-      are 0.
+    class_id: Label of signatures that take numbers.
+    class_name: Label of signatures that take names of classes.
   """
   path = folder / manifest.EXTRA_FOLDER / FILE
   with tf.io.TFRecordWriter(str(path)) as writer:
     for name, signature in sorted(signature_defs.read(folder).items()):
       if signature.method_name != _PREDICT:
         continue
-      inputs = _inputs(signature, samples, class_name)
+      inputs = _inputs(signature, samples, class_id, class_name)
       if inputs:
         log = prediction_log_pb2.PredictionLog()
         request = log.predict_log.request
@@ -75,6 +77,7 @@ def run(folder: pathlib.Path, signatures: Mapping[str, Any]) -> None:
 def _inputs(
   signature: meta_graph_pb2.SignatureDef,
   samples: Iterable[Mapping[str, np.ndarray]],
+  class_id: int,
   class_name: str,
 ) -> dict[str, np.ndarray]:
   """Returns one row of the first sample that fits; none if none does."""
@@ -84,7 +87,9 @@ def _inputs(
     if _X in row and np.issubdtype(row[_X].dtype, np.number):
       row[_X] = np.zeros_like(row[_X])
     if _LABEL in signature.inputs:
-      row.setdefault(_LABEL, _label(signature.inputs[_LABEL], class_name))
+      row.setdefault(
+        _LABEL, _label(signature.inputs[_LABEL], class_id, class_name)
+      )
     if _MIXTURE in signature.inputs:
       count = signature.inputs[_MIXTURE].tensor_shape.dim[1].size
       row.setdefault(_MIXTURE, np.full([1, count], 1 / count, np.float32))
@@ -96,11 +101,13 @@ def _inputs(
   return {}
 
 
-def _label(info: meta_graph_pb2.TensorInfo, class_name: str) -> np.ndarray:
+def _label(
+  info: meta_graph_pb2.TensorInfo, class_id: int, class_name: str
+) -> np.ndarray:
   """Returns the labels of one row."""
   dtype = tf.as_dtype(info.dtype)
   shape = [1, *(dim.size for dim in info.tensor_shape.dim[1:])]
-  value = class_name if dtype == tf.string else 0
+  value = class_name if dtype == tf.string else class_id
   return np.full(shape, value, dtype.as_numpy_dtype)
 
 

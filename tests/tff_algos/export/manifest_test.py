@@ -24,6 +24,7 @@ def test_manifest_says_where_the_bundle_comes_from(tmp_path):
     'num_clusters': 2,
     'input_shape': [4],
     'label_shape': [],
+    'padding_label': None,
     'num_classes': 3,
     'code_version': manifest.code_version(),
     'tensorflow_version': tf.__version__,

@@ -52,12 +52,13 @@ def test_each_signature_of_encoded_rows_has_one(export):
   assert found['serving_default'] == {'x': zeros, 'client_id': [b'anna']}
 
 
-def _model_of_two_places():
+def _model_of_two_places(padding_label):
   """Linear, with the same logits at both places of an example."""
   model = exportable.linear_model()
   return dataclasses.replace(
     model,
     label_shape=(2,),
+    padding_label=padding_label,
     apply=lambda weights, x: tf.stack([model.apply(weights, x)] * 2, axis=1),
   )
 
@@ -66,9 +67,11 @@ def _model_of_two_places():
   ('model', 'label'),
   [
     (exportable.linear_model(model_lib.REGRESSION), [0.0]),
-    (_model_of_two_places(), [[0, 0]]),
+    (_model_of_two_places(None), [[0, 0]]),
+    # Of padding alone, no example would be left to pick by.
+    (_model_of_two_places(0), [[1, 1]]),
   ],
-  ids=['regression', 'places'],
+  ids=['regression', 'places', 'padding'],
 )
 def test_labels_have_type_and_shape_of_the_signature(tmp_path, model, label):
   exportable.export_clusters(tmp_path, model)
