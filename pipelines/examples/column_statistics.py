@@ -84,13 +84,18 @@ class Moments(Statistic):
     return dict(self.fitted_or({}))
 
   def fitted_or(self, otherwise: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the fitted values, or others if there were no values."""
+    """Returns the fitted values, or others if there were no values.
+
+    The variance of a constant column is the other one, or 1 if there is none.
+    """
     if not self._count:
       return otherwise
     variance = self._squares / self._count
     # What rounding leaves of a constant column, such as a logarithm.
     is_constant = variance <= (_ROUNDING * self._mean) ** 2
-    return {'mean': self._mean, 'variance': 1.0 if is_constant else variance}
+    if is_constant:
+      variance = otherwise.get('variance', 1.0)
+    return {'mean': self._mean, 'variance': variance}
 
 
 class LogMoments(Moments):

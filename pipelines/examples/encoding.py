@@ -23,7 +23,8 @@ class Fitted(NamedTuple):
     spec: The spec.
     client_mean: Of the columns `spec.by_client` at each client, float32
       `[num_clients, columns]`; the fitted mean where a client has no value.
-    client_deviation: Standard deviations; 1 for constant columns.
+    client_deviation: Standard deviations; the fitted one where a client has
+      but one value.
   """
 
   spec: spec_lib.FeatureSpec

@@ -16,6 +16,8 @@ from tff_algos.core import errors
 
 PADDING = 0
 _NUM_SPECIAL = 4
+# Requests to a served model name special ids so.
+_MARKS = {'<unknown>', '<begin>', '<end>'}
 # Runs of letters, digits and apostrophes, or one mark: LEAF's tokenization.
 _WORD = re.compile(r"[\w']+|[.,!?;]")
 
@@ -90,7 +92,8 @@ def read_vocabulary(path: pathlib.Path, size: int) -> Vocabulary:
   """Returns the first `size` words of a file with one word a line.
 
   Raises:
-    DataError: If the file is not text, has too few words, or duplicates.
+    DataError: If the file is not text, or has too few words, duplicates, or
+      words that stand for special ids.
   """
   words = files.read_text(path).split('\n')[:size]
   words = [word.removesuffix('\r') for word in words]
@@ -99,6 +102,11 @@ def read_vocabulary(path: pathlib.Path, size: int) -> Vocabulary:
       f'{path} should begin with {size} lines of one word each, all of them '
       f'different; it has {len(set(words) - {""})}. Mend it, or '
       'vocabulary_size.'
+    )
+  if marks := sorted(_MARKS.intersection(words)):
+    raise errors.DataError(
+      f'{path} has {", ".join(marks)} among its first {size} words, which '
+      'stand for special ids. Remove them there.'
     )
   return Vocabulary.of(words)
 

@@ -18,8 +18,6 @@ from tff_algos.experiments import (
 from tff_algos.reports.run import page
 from tff_algos.runtimes import registry as runtimes
 
-pytestmark = pytest.mark.verify
-
 # the a how to do i: 1 to 6; another word 7, beginning 8, end 9.
 _TRAIN = {
   'anna': ['how to do the a', 'how to do', 'xyzzy how to', 'how to do the a'],
@@ -132,6 +130,7 @@ def test_accuracy_is_that_of_words_alone(trained):
   np.testing.assert_allclose(metrics[f'{name}_plain_mean'], shares.mean())
 
 
+@pytest.mark.verify
 def test_all_runtimes_train_to_the_same_weights(trained):
   config, workdir = trained
   ends = {}

@@ -38,11 +38,13 @@ class Entry(NamedTuple):
     build: (options, input shape, number of outputs) -> Model; if `takes_words`,
       (..., `embeddings.WordIds`) -> Model.
     takes_words: Whether the model needs the word of each id.
+    predicts_ids: Whether it embeds the ids that it predicts, and no others.
   """
 
   config_class: type
   build: Callable[..., model_lib.Model]
   takes_words: bool = False
+  predicts_ids: bool = False
 
 
 MODELS: dict[str, Entry] = {
@@ -67,9 +69,13 @@ MODELS: dict[str, Entry] = {
   'alexnet': Entry(alexnet.AlexNetConfig, alexnet.build_alexnet),
   'small_cnn': Entry(paper_cnns.SmallCnnConfig, paper_cnns.build_small_cnn),
   'transformer': Entry(
-    transformer.TransformerConfig, transformer.build_transformer
+    transformer.TransformerConfig,
+    transformer.build_transformer,
+    predicts_ids=True,
   ),
-  'character_lstm': Entry(lstm.CharacterLstmConfig, lstm.build_character_lstm),
+  'character_lstm': Entry(
+    lstm.CharacterLstmConfig, lstm.build_character_lstm, predicts_ids=True
+  ),
   'word_lstm': Entry(
     lstm.WordLstmConfig, lstm.build_word_lstm, takes_words=True
   ),
@@ -155,6 +161,13 @@ def build_model(
   """
   name, options = section
   entry = MODELS[name]
+  num_ids = len(vocabulary) + len(special_ids)
+  if entry.predicts_ids and num_ids > num_outputs:
+    raise errors.ConfigError(
+      f'config.model.name {name!r} predicts the tokens that it reads, but the '
+      f'data set has {num_ids} of them and {num_outputs} classes. Take '
+      "'word_lstm', or a Keras model with an Embedding (docs/own_models.md)"
+    )
   words = ()
   if entry.takes_words:
     words = (embeddings.word_ids(vocabulary, special_ids),)

@@ -50,6 +50,16 @@ def test_a_constant_column_is_divided_by_nothing():
   assert found == {'minimum': 7.0, 'maximum': 8.0}
 
 
+def test_a_constant_client_has_the_deviation_of_all():
+  of_all = {'mean': 3.0, 'variance': 4.0}
+  moments = column_statistics.Moments()
+  assert moments.fitted_or(of_all) == of_all
+  moments.add(np.full(2, 7, np.float32))
+  assert moments.fitted_or(of_all) == {'mean': 7.0, 'variance': 4.0}
+  moments.add(np.full(2, 9, np.float32))
+  assert moments.fitted_or(of_all) == {'mean': 8.0, 'variance': 1.0}
+
+
 def test_rounding_is_no_variance():
   """Means of equal logarithms differ in the last bit."""
   for value in np.float32([0, 1e-20, 1e30, *np.linspace(0.1, 9, 40)]):

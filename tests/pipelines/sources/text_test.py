@@ -44,6 +44,16 @@ def test_vocabulary_that_is_too_small(tmp_path, content):
     text.read_vocabulary(path, 2)
 
 
+def test_a_word_that_stands_for_a_special_id(tmp_path):
+  path = tmp_path / 'words'
+  path.write_text('the\n<unknown>\n<end>\na')
+  with pytest.raises(errors.DataError, match='has <end>, <unknown> among its'):
+    text.read_vocabulary(path, 4)
+  with pytest.raises(errors.DataError, match='has <unknown> among its first 2'):
+    text.read_vocabulary(path, 2)
+  assert text.read_vocabulary(path, 1).words == ('the',)
+
+
 def test_padding():
   assert text.pad_right([5, 6], 3) == [5, 6, 0]
   assert text.pad_right([5, 6, 7, 8], 3) == [5, 6, 7]

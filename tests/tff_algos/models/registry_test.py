@@ -187,6 +187,17 @@ def test_a_model_for_another_task_is_refused(name):
       _TOKENS | {'label_shape': ()},
       r'needs labels of shape \(4,\), but those of the data set have \(\)',
     ),
+    (
+      'character_lstm',
+      _WORDS | {'vocabulary': ('a', 'b', 'c')},
+      'reads, but the data set has 4 of them and 3 classes',
+    ),
+    (
+      'transformer',
+      _TOKENS
+      | {'vocabulary': ('a', 'b'), 'special_ids': {'padding': 0, 'x': 3}},
+      'reads, but the data set has 4 of them and 3 classes',
+    ),
   ],
 )
 def test_a_model_of_other_examples_is_refused(name, shapes, text):

@@ -1,5 +1,7 @@
 """Picture: pairwise total variation between client distributions."""
 
+import math
+
 import numpy as np
 from matplotlib import figure as figure_lib
 
@@ -10,6 +12,7 @@ from tff_algos.reports.dataset import facts as facts_lib
 from tff_algos.reports.plotting import heat_map, picture, style
 
 _MAX_PAIRS = 20_000
+_PAIRS_AT_ONCE = 256
 _CHANCE_COLOR = '#9aa0a6'
 
 
@@ -114,9 +117,16 @@ def pair_distances(
     That of each of `sample_pairs`, and of the same pairs of `redraw`'s clients,
     `[num_pairs]` each.
   """
-  first, second = sample_pairs(clients)
+  pairs = np.stack(sample_pairs(clients), axis=1)
+  # Thousands of classes, such as words, of all pairs at once would take GiBs.
+  parts = np.array_split(pairs, math.ceil(len(pairs) / _PAIRS_AT_ONCE))
   found, chance = (
-    distances.total_variation(shares[first], shares[second])
+    np.concatenate(
+      [
+        distances.total_variation(shares[first], shares[second])
+        for first, second in (part.T for part in parts)
+      ]
+    )
     for shares in map(client_rows.shares_of, (counts, redraw(counts)))
   )
   return found, chance

@@ -44,7 +44,11 @@ def is_image(shape: tuple[int, ...]) -> bool:
 
 
 def choose(y: np.ndarray, count: int) -> np.ndarray:
-  """Returns positions of `count` examples, spread over the classes."""
+  """Returns positions of `count` examples, spread over the classes.
+
+  Of labels at several places, `[n, places]`, those are the first of each.
+  """
+  y = y[:, 0] if y.ndim > 1 else y
   order = np.argsort(y, kind='stable')
   sorted_y = y[order]
   is_new = np.concatenate([[True], sorted_y[1:] != sorted_y[:-1]])
@@ -90,7 +94,7 @@ def _draw_images(facts: facts_lib.Facts, shown: list[int]) -> figure_lib.Figure:
     for axes, i in zip(row[1:], rows, strict=False):
       _show(axes, examples.x[i], low, high)
       axes.set_title(
-        _label(facts, float(examples.y[i])),
+        _label(facts, examples.y[i]),
         loc='center',
         fontsize=8,
         fontweight='normal',
@@ -98,11 +102,11 @@ def _draw_images(facts: facts_lib.Facts, shown: list[int]) -> figure_lib.Figure:
   return figure
 
 
-def _label(facts: facts_lib.Facts, y: float) -> str:
-  """Returns the name of a class, or the value of a regression's label."""
+def _label(facts: facts_lib.Facts, y: np.ndarray) -> str:
+  """Returns the class at each place, or the value of a regression's label."""
   if not facts.schema.num_classes:
     return f'{y:.3g}'
-  name = facts.class_names[int(y)]
+  name = ' '.join(facts.class_names[place] for place in np.ravel(y))
   return (
     name if len(name) <= _LONGEST_CLASS else f'{name[: _LONGEST_CLASS - 1]}…'
   )

@@ -39,6 +39,18 @@ def test_examples_of_as_many_classes_as_there_are():
   assert samples_plot.choose(y[:0], 3).size == 0
 
 
+def test_images_with_classes_at_two_places():
+  facts = fake_facts.make(x_shape=(4, 6, 1))
+  samples = [
+    one._replace(y=np.stack([one.y, one.y[::-1]], axis=1))
+    for one in facts.samples
+  ]
+  axes = samples_plot.draw(facts._replace(samples=samples)).axes
+  titles = [a.get_title('center') for a in axes][:11]
+  pairs = ['0 4', '1 3', '2 2', '3 1', '4 0']
+  assert titles == ['mean', *sorted(2 * pairs)]
+
+
 @pytest.mark.parametrize(
   ('num_classes', 'right'), [(0, 'covariance_with_y'), (5, 'std')]
 )
