@@ -46,7 +46,10 @@ _LINE_STYLES = ('-', '--', ':')
 # value that runs have without them.
 _REMOVED = (
   (('algorithm', 'k_means', 'projection_size'), 0),
+  (('algorithm', 'k_means', 'seed_per_round'), False),
+  (('algorithm', 'membership', 'flooring'), 'raise'),
   (('algorithm', 'estimation'), 'batched'),
+  (('training', 'selection', 'keep_best'), True),
 )
 
 

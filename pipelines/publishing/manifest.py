@@ -1,6 +1,5 @@
 """Metadata of a dataset version: its name, manifest and client table."""
 
-import hashlib
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -57,8 +56,7 @@ def describe_recipe(
 
 def name_version(described: Mapping[str, Any]) -> str:
   """Returns the name of a version: a hash of its recipe, 16 hex digits."""
-  spelled = json.dumps(described, sort_keys=True, allow_nan=False)
-  return hashlib.sha256(spelled.encode()).hexdigest()[:16]
+  return config_lib.config_hash(described)
 
 
 def gather_facts(

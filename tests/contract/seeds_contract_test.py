@@ -59,7 +59,7 @@ _CASES = {
     'name': 'per_fed_avg',
     'variant': 'hessian_free',
   },
-  'pfedkm': {'k_means': {'num_restarts': 2, 'seed_per_round': True}},
+  'pfedkm': {'k_means': {'num_restarts': 2}},
   'ppfl': {
     'membership': {'batch_size': 4, 'num_epochs': 2},
     'laplacian': {'weight': 0.01, 'count_noise': 1.0},

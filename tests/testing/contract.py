@@ -146,7 +146,7 @@ VARIANTS = {
     },
     'shared_first': {
       'schedule': 'shared_first',
-      'membership': {'batch_size': 4, 'num_epochs': 2, 'flooring': 'add'},
+      'membership': {'batch_size': 4, 'num_epochs': 2},
       'laplacian': {'weight': 0.1, 'affinity': 'uniform', 'form': 'degree'},
     },
     'membership alone': {

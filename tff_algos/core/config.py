@@ -172,7 +172,7 @@ def to_recipe(config: Any) -> Any:
 
 
 def config_hash(config: Any) -> str:
-  """Returns the hash of a config's content, 16 hex digits."""
+  """Returns the hash of a config's or of plain content, 16 hex digits."""
   spelled = json.dumps(to_dict(config), sort_keys=True, allow_nan=False)
   return hashlib.sha256(spelled.encode()).hexdigest()[:16]
 

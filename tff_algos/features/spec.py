@@ -5,8 +5,6 @@ know how raw data was encoded. `preprocessing.py` computes the encoding.
 """
 
 import dataclasses
-import hashlib
-import json
 import math
 import statistics
 from collections.abc import Mapping
@@ -364,8 +362,7 @@ class FeatureSpec:
 
   def digest(self) -> str:
     """Returns the hash of the spec, 16 hex digits."""
-    spelled = json.dumps(self.to_dict(), sort_keys=True, allow_nan=False)
-    return hashlib.sha256(spelled.encode()).hexdigest()[:16]
+    return config_lib.config_hash(self.to_dict())
 
   def difference(self, other: 'FeatureSpec') -> str | None:
     """Returns the first difference from another spec, or None.

@@ -426,7 +426,7 @@ def train(
           progress = select(progress, round_num=round_num, metrics=seen.metrics)
         is_whole = True
       is_over = is_last or progress.is_over(config.selection)
-      is_best = config.selection.keep_best and progress.best_round == round_num
+      is_best = progress.best_round == round_num
       is_periodic = round_num % config.checkpoint_interval == 0
       if is_last or is_over or is_best or is_periodic:
         _save(observer, checkpoints, round_num, server_state, store, progress)

@@ -20,8 +20,6 @@ class SelectionConfig:
       personalized models' score on the validation examples.
     mode: Whether the largest (`'max'`) or the smallest (`'min'`) value is the
       best; `'auto'`: the smallest of a loss, mse or error, else the largest.
-    keep_best: Whether each evaluated round that improves on those before is
-      checkpointed; else the best round has a checkpoint only by chance.
     patience: Evaluations without improvement after which training stops; 0 for
       never.
     min_improvement: Difference above which a value counts as an improvement,
@@ -30,7 +28,6 @@ class SelectionConfig:
 
   metric: str = ''
   mode: str = 'auto'
-  keep_best: bool = True
   patience: int = 0
   min_improvement: float = 0.0
 

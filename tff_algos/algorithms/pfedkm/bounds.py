@@ -99,12 +99,10 @@ class Theorem(NamedTuple):
 
   Attributes:
     step: alpha, the least of alpha_0 and beta (C_1 K / (C_3 T))^(1/4).
-    largest_step: alpha_0.
     bound: Of the mean squared gradient.
   """
 
   step: float
-  largest_step: float
   bound: float
 
 
@@ -194,7 +192,7 @@ def theorem(
   noise = 5 * np.sqrt(moved_models * drift * num_clusters)
   bound = settling / (2 * largest**2 * num_rounds)
   bound += noise / (2 * np.sqrt(num_rounds)) + constants.floor
-  return Theorem(float(step), float(largest), float(bound))
+  return Theorem(float(step), float(bound))
 
 
 def _factors(constants: Constants, measured: Measured):

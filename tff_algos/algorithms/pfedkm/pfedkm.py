@@ -123,7 +123,8 @@ class ServerState(NamedTuple):
   Attributes:
     cluster_models: `[num_clusters, ...]`; all equal before round 1.
     cluster_assignment: Cluster of each client, int32 `[num_clients]`.
-    k_means_seed: Seed of the next round's k-means, int32 `[2]`.
+    k_means_seed: Seed of k-means, the same in all rounds, on which the paper
+      (appendix) bases its claim that the partition converges, int32 `[2]`.
   """
 
   cluster_models: model_lib.Weights
@@ -276,7 +277,6 @@ def _build_regrouping(model, config):
       cluster_assignment=aggregation.write_rows(
         server_state.cluster_assignment, uploads._replace(values=after)
       ),
-      k_means_seed=regrouping.next_seed(server_state.k_means_seed, k_means),
     ), metrics
 
   return regroup

@@ -16,7 +16,6 @@ from tff_algos.core import checks
 from tff_algos.core.structures import Structure
 from tff_algos.numerics import gram as gram_lib
 from tff_algos.numerics import (
-  index_random,
   k_means,
   matching,
   partition_matrices,
@@ -37,16 +36,12 @@ class KMeansConfig:
     max_iterations: Maximal iterations of each run, >= 1.
     weight_names: Weights of the model that are clustered, see
       `weight_groups.weight_names`; none for all, as in the paper.
-    seed_per_round: Whether every round has another seed. By default all rounds
-      use the same seed, on which the paper (appendix) bases its claim that the
-      partition converges.
   """
 
   initialization: str = 'k-means++'
   num_restarts: int = 10
   max_iterations: int = k_means.MAX_ITERATIONS
   weight_names: tuple[str, ...] = ()
-  seed_per_round: bool = False
 
   def __post_init__(self):
     checks.check_one_of('initialization', self.initialization, INITIALIZATIONS)
@@ -66,13 +61,6 @@ class Clusters(NamedTuple):
   assignment: tf.Tensor
   found: k_means.Clustering
   gram: tf.Tensor
-
-
-def next_seed(seed: tf.Tensor, config: KMeansConfig) -> tf.Tensor:
-  """Returns the seed of the next round, int32 `[2]`."""
-  if not config.seed_per_round:
-    return seed
-  return index_random.fold_in(seed, 1)
 
 
 def cluster_uploads(

@@ -27,7 +27,6 @@ CLIENT_WEIGHT = 'client_weight'
 # Keeps every coordinate positive: a coordinate of 0 would stay 0 (Di et al.,
 # arXiv:2310.14337, Remark 2).
 FLOOR = 1e-6
-RAISE, ADD = FLOORINGS = ('raise', 'add')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,10 +41,9 @@ class MembershipConfig:
     gradient_weight: Weight of a client's loss beside the penalty:
       `'client_weight'`, its p_i, as printed (of the order 1 / clients, so the
       rate must be of the order of their number); or `'none'`, 1 for all.
-    floor: Smallest membership, >= 0 and < 1; one of 0 would stay 0, and has no
-      gradient where probabilities are mixed.
-    flooring: `'raise'` replaces smaller memberships by the floor; `'add'` adds
-      it to each, as Remark 2 words it. Their sum is 1 again in both.
+    floor: By which smaller memberships are replaced (Remark 2 adds it to all),
+      before their sum is made 1 again, >= 0 and < 1; one of 0 would stay 0, and
+      has no gradient where probabilities are mixed.
     num_newcomer_steps: Steps in which a client outside the training population
       fits its membership, from equal shares, >= 0.
     newcomer_learning_rate: Learning rate of those steps, on the gradient of the
@@ -57,7 +55,6 @@ class MembershipConfig:
   batch_size: int = 0
   gradient_weight: str = CLIENT_WEIGHT
   floor: float = FLOOR
-  flooring: str = RAISE
   num_newcomer_steps: int = 100
   newcomer_learning_rate: float = 1.0
 
@@ -69,7 +66,6 @@ class MembershipConfig:
       'gradient_weight', self.gradient_weight, (CLIENT_WEIGHT, 'none')
     )
     checks.check_below_one('floor', self.floor)
-    checks.check_one_of('flooring', self.flooring, FLOORINGS)
     checks.check_int('num_newcomer_steps', self.num_newcomer_steps, minimum=0)
     checks.check_positive('newcomer_learning_rate', self.newcomer_learning_rate)
 
@@ -93,27 +89,24 @@ def entropic_step(
   gradient: tf.Tensor,
   learning_rate: tf.Tensor | float,
   floor: float = FLOOR,
-  flooring: str = RAISE,
 ) -> tf.Tensor:
   """Returns the minimum of <gradient, u> + KL(u, point) / learning_rate.
 
   point * exp(-learning_rate * gradient), divided by its sum (Beck and Teboulle
   2003), in logarithms, so that no gradient overflows. Then every coordinate is
-  raised to the floor, or the floor is added to it, and the sum is normalized to
-  1 again.
+  raised to the floor, and the sum is normalized to 1 again.
 
   Args:
     point: On the simplex, `[..., n]`, each coordinate > 0.
     gradient: `[..., n]`; a NaN makes a NaN.
     learning_rate: Learning rate of the step, >= 0.
     floor: Smallest coordinate before the last division, >= 0.
-    flooring: One of `FLOORINGS`.
 
   Returns:
     On the simplex, `[..., n]`.
   """
   stepped = tf.nn.softmax(tf.math.log(point) - learning_rate * gradient)
-  kept = stepped + floor if flooring == ADD else tf.maximum(stepped, floor)
+  kept = tf.maximum(stepped, floor)
   return kept / tf.reduce_sum(kept, axis=-1, keepdims=True)
 
 
@@ -248,7 +241,6 @@ def descend(
       client_weight * slope + penalty_gradient,
       config.learning_rate,
       config.floor,
-      config.flooring,
     )
     return stepped, met
 

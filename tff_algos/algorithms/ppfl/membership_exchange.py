@@ -278,7 +278,6 @@ def build_server_step(
       gradient,
       config.learning_rate,
       config.floor,
-      config.flooring,
     )
     table = aggregation.write_rows(table, slopes._replace(values=stepped))
     return server_state._replace(membership=table), OrderedDict()
