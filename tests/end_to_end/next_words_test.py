@@ -128,6 +128,7 @@ def test_accuracy_is_that_of_words_alone(trained):
   np.testing.assert_allclose(metrics[name], right / scored)
   shares = counts[:2, 0] / counts[:2, 1]
   np.testing.assert_allclose(metrics[f'{name}_plain_mean'], shares.mean())
+  assert metrics[f'{name}_num_nan'] == 0  # An empty post is no divergence.
 
 
 @pytest.mark.verify

@@ -284,12 +284,13 @@ class Evaluator:
       for kind, stat in losses.items():
         metrics[f'participating/{split}/{kind}/loss'] = summaries.summarize(
           statistics.value_of(stat),
-          self._num_scored(stat, sizes),
+          self._num_scored(stat, stat, sizes),
           higher_is_better=False,
         ).weighted_mean
       for kind, stat in scores.items():
         values = statistics.value_of(stat)
-        counts = weights[split, kind] = self._num_scored(stat, sizes)
+        counts = self._num_scored(stat, losses.get(kind, stat), sizes)
+        weights[split, kind] = counts
         metrics.update(
           self._summarize(f'participating/{split}/{kind}', values, counts)
         )
@@ -332,18 +333,18 @@ class Evaluator:
     metrics, table = {}, []
     for source, source_name in enumerate(self._dataset.source_names):
       pieces = self._held_out.source_index == source
+      # Not that of the pieces on which the model happens to be finite.
+      is_invalid = (scores['loss'].weight[pieces] == 0).any(axis=0)
       for key, stat in (
         (self._model.score_name, scores['score']),
         ('loss', scores['loss']),
       ):
-        weight = stat.weight[pieces]
         values = statistics.value_of(
           statistics.MeanStat(
-            stat.total[pieces].sum(axis=0), weight.sum(axis=0)
+            stat.total[pieces].sum(axis=0), stat.weight[pieces].sum(axis=0)
           )
         )
-        # Not that of the pieces on which the model happens to be finite.
-        values = np.where((weight == 0).any(axis=0), np.nan, values)
+        values = np.where(is_invalid, np.nan, values)
         for cluster_id, value in enumerate(values):
           metrics[f'held_out/{source_name}/cluster_{cluster_id}/{key}'] = value
         if key == self._model.score_name:
@@ -371,8 +372,10 @@ class Evaluator:
     test = self._run(self._clusters, server_state, source)
     membership = self._unseen_memberships(server_state)
     # As for participating clients, the cluster of largest membership.
-    chosen = _at(test['score'], np.argmax(membership, axis=1))
-    counts = self._num_scored(chosen, sizes)
+    chosen, loss = (
+      _at(test[key], np.argmax(membership, axis=1)) for key in ('score', 'loss')
+    )
+    counts = self._num_scored(chosen, loss, sizes)
     scores = {'cluster': statistics.value_of(chosen)}
     if self._algorithm.newcomers:
       own = self._run(self._newcomers, server_state, source, membership)
@@ -387,17 +390,20 @@ class Evaluator:
     _add_memberships(columns, membership, mixture)
     return metrics, columns
 
-  def _num_scored(self, scores, sizes):
+  def _num_scored(self, scores, losses, sizes):
     """Returns the clients' weights in a mean, int64 `[num_clients]`.
 
     Args:
       scores: MeanStat `[num_clients]`, of scores or losses.
+      losses: Of the same model's losses; a finite one says that a client
+        without a score has no label that is scored.
       sizes: Number of examples of each client, also the weight of an invalid
         score.
     """
     if not self._model.label_shape:
       return sizes
-    return np.where(scores.weight > 0, scores.weight, sizes).astype(np.int64)
+    unscored = np.where(losses.weight > 0, 0, sizes)
+    return np.where(scores.weight > 0, scores.weight, unscored).astype(np.int64)
 
   def _unseen_memberships(self, server_state):
     """Returns memberships by training examples, `[num_clients, num_clusters]`.

@@ -259,7 +259,7 @@ def test_honest_clients_have_the_weights_of_all(case, monkeypatch):
   """An attacker without scored labels changes no mean."""
   one = case.evaluator
   monkeypatch.setattr(
-    one, '_num_scored', lambda scores, sizes: np.arange(len(sizes))
+    one, '_num_scored', lambda scores, losses, sizes: np.arange(len(sizes))
   )
   is_attacker = np.arange(len(case.dataset.client_ids)) == 0
   monkeypatch.setattr(one, '_is_attacker', is_attacker)
@@ -286,7 +286,7 @@ def test_losses_have_weights_of_their_own(case, monkeypatch):
     return found
 
   monkeypatch.setattr(one, '_run', with_more_labels)
-  monkeypatch.setattr(one, '_num_scored', lambda stat, sizes: stat.weight)
+  monkeypatch.setattr(one, '_num_scored', lambda stat, *others: stat.weight)
   metrics = one.evaluate(case.server_state).metrics
   total, weight = seen['loss']
   np.testing.assert_allclose(
@@ -312,7 +312,7 @@ def test_each_model_has_the_weights_of_its_own_scores(case, monkeypatch):
     return found
 
   monkeypatch.setattr(one, '_run', with_a_nan)
-  monkeypatch.setattr(one, '_num_scored', lambda stat, sizes: stat.weight * 7)
+  monkeypatch.setattr(one, '_num_scored', lambda stat, *others: stat.weight * 7)
   weighed = one.evaluate(case.server_state).metrics
   monkeypatch.setattr(one, '_run', run)
   expected = one.evaluate(case.server_state).metrics
