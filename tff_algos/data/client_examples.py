@@ -1,7 +1,6 @@
 """Examples of one client for NumPy, PyTorch and tf.data."""
 
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 from tff_algos.core.structures import Array
@@ -74,16 +73,3 @@ class ClientExamples:
     import tensorflow as tf
 
     return tf.data.Dataset.from_tensor_slices((self.x, self.y))
-
-
-def all_clients(
-  dataset: dataset_lib.FederatedDataset, split: str
-) -> Iterator[ClientExamples]:
-  """Yields the participating clients in the order of their ids.
-
-  Args:
-    dataset: The dataset.
-    split: `'train'`, `'validation'` or `'test'`.
-  """
-  for client_id in dataset.client_ids:
-    yield ClientExamples(dataset, client_id, split)

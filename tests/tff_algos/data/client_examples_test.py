@@ -56,11 +56,3 @@ def test_tf_data_gives_the_same_examples(client):
   x, y = zip(*client.to_tf().as_numpy_iterator(), strict=True)
   np.testing.assert_array_equal(np.stack(x), client.x)
   np.testing.assert_array_equal(y, client.y)
-
-
-def test_all_clients_come_in_order(dataset):
-  found = [*client_examples.all_clients(dataset, 'test')]
-  assert tuple(one.client_id for one in found) == dataset.client_ids
-  np.testing.assert_array_equal(
-    [len(one) for one in found], dataset.num_examples('test')
-  )
