@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import tff_algos
-from tff_algos.data import client_examples
 from tff_algos.data import dataset as dataset_lib
 
 
