@@ -22,7 +22,8 @@ Cost per client and round: downlink M P, uplink M P floats, M local solves, and
   depends on another model.
 
 Where an example has labels at several places, as a sentence has, loss_is is
-their sum, -log p_s(y_i | x_i), and means of losses are over labels.
+their sum, -log p_s(y_i | x_i), and means of losses are over labels, but for
+the metric `loss`, a mean over examples.
 
 The model served to a client is the mixture of the predictions of the present
 cluster models, weighted by its membership (Proposition 2.1); equal weights for

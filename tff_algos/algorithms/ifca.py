@@ -21,7 +21,7 @@ Names: k = num_clusters, M_t = cohort, s_i = one-hot cluster_weights,
   client optimizer, tau = the steps of local_training.
 Reductions (tested): one cluster, weighting by examples = FedAvg, bit for bit;
   one full-batch step, weighting by examples = gradient descent on the pooled
-  examples of the cluster's clients.
+  examples of the cluster's clients, of one label each.
 Cost per client and round: downlink k P, uplink P + k floats, one local solve,
   and a forward pass of all models.
 

@@ -250,6 +250,8 @@ def mix_nearest_neighbors(rows: Rows, num_byzantine: int) -> Rows:
   )
 
 
+# They count all real rows the same.
+WITHOUT_WEIGHTS = ('median', 'trimmed_mean', 'krum', 'bulyan')
 RULES: Mapping[str, Rule] = {
   'mean': mean,
   'median': median,

@@ -18,7 +18,12 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import carrying, checks, errors, tff_compat
 from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
-from tff_algos.rounds import aggregation, extended_state, phase_types
+from tff_algos.rounds import (
+  aggregation,
+  extended_state,
+  phase_types,
+  plans,
+)
 
 
 class ProcessState(NamedTuple):
@@ -45,7 +50,8 @@ def with_aggregators(
 
   *   of `WeightedMean`: a weighted factory gets the client's value and weight.
       The result of an unweighted one is taken as the mean; clients that are
-      not finite count in it with zeros.
+      not finite count in it with zeros. It is refused where clients that train
+      have weight 0 unless they are drawn (`plans.Contribution`).
   *   of `ClusterMean`: a weighted factory has a process for each cluster.
   *   of `Sum`: an unweighted factory.
 
@@ -268,6 +274,12 @@ def _processed(
   result = types.output.result
   value_type = tff_compat.to_type(result[field])
   if not isinstance(factory, tff_compat.WeightedFactory):
+    if isinstance(phase.client_input, plans.Contribution):
+      raise errors.ConfigError(
+        f'phase {phase.name!r} also trains clients that are not drawn, with '
+        f'weight 0, which {type(factory).__name__} would average as well. Take '
+        'a weighted factory: tff.aggregators.MeanFactory makes one'
+      )
     return aggregation.Processed(replaced, (factory.create(value_type),), False)
   weight = result[replaced.weight_field]
   weight_type = tff_compat.to_type(tf.TensorSpec([], weight.dtype))

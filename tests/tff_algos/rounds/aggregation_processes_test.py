@@ -298,3 +298,18 @@ def test_phases_are_checked_for_the_population_that_an_option_fits():
   )
   aggregator = changed.phases['train'].aggregation['local_weights']
   assert len(aggregator.processes) == 2
+
+
+def test_clients_that_are_not_drawn_need_weights():
+  """pFedMe trains all clients, and those that are not drawn have weight 0."""
+  algorithm = registry.build_algorithm(
+    registry.parse_config({'name': 'pfedme', 'cohort_size': 2}), toys.linear(3)
+  )
+  unweighted = tff.aggregators.UnweightedMeanFactory()
+  with pytest.raises(errors.ConfigError, match='also trains clients that are'):
+    aggregation_processes.with_aggregators(
+      algorithm, {'train': {'local_weights': unweighted}}
+    )
+  aggregation_processes.with_aggregators(
+    algorithm, {'train': {'local_weights': _MEAN}}
+  )

@@ -21,6 +21,9 @@ from tff_algos.numerics import gram as gram_lib
 class SplittingConfig:
   """Criteria of a split.
 
+  Updates are as large as the clients' learning rate lets them be, and the two
+  bounds stay where it falls by a schedule.
+
   Attributes:
     mean_norm_below: epsilon_1: a cluster splits only if the norm of its mean
       update is below, > 0.

@@ -363,6 +363,8 @@ def _build_plan(model, config):
       seeds.numpy_generator(seed, 'cohort', round_num),
     ).astype(np.float32)
     drawn = np.flatnonzero(weights.sum(axis=1)).astype(np.int32)
+    if len(drawn) == len(available):
+      _check_clusters_differ(weights[drawn], config)
     importance = np.asarray(server_state.importance_weights)[drawn]
     inputs = download_lib.inputs(
       config.download, server_state.cluster_models, importance, weights[drawn]
@@ -380,6 +382,28 @@ def _build_plan(model, config):
     )
 
   return plan_round
+
+
+def _check_clusters_differ(weights, config):
+  """Checks that clusters differ where all clients take part, by Eq. 27.
+
+  Args:
+    weights: Of the clients in each cluster's mean, `[clients, num_clusters]`.
+    config: Options of FedSoft.
+
+  Raises:
+    ConfigError: If all are averaged in all clusters, without their weights.
+  """
+  is_same = config.aggregation.counts_all_the_same and np.all(weights > 0)
+  if config.num_clusters > 1 and is_same:
+    raise errors.ConfigError(
+      f'aggregation with rule {config.aggregation.rule!r} and '
+      f'mixes_nearest_neighbors={config.aggregation.mixes_nearest_neighbors} '
+      f'counts clients the same, and in this round all {len(weights)} are in '
+      'each cluster, so that all cluster models would be equal. Let a part of '
+      "the clients be drawn (selection 'without_replacement' and a lower "
+      "cohort_size_per_cluster), or take the rule 'geometric_median'"
+    )
 
 
 def _personalized_weights(server_state, client_state, client_index):

@@ -20,6 +20,7 @@ from tff_algos.numerics import factored_weights, filters, trees
 from tff_algos.rounds import aggregation, composer
 
 _WHOLE = 'local_weights'
+LOCAL_KERNELS = 'local_kernels'
 
 
 class _Upload(NamedTuple):
@@ -100,7 +101,7 @@ def by_kernel(phase: algorithm.Phase) -> algorithm.Phase:
   return _replace_upload(
     phase,
     _Upload(
-      ['local_kernels'],
+      [LOCAL_KERNELS],
       lambda weights, field: factored_weights.build_kernels(weights),
       merge,
     ),

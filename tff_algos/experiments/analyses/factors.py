@@ -13,6 +13,7 @@ import numpy as np
 
 from tff_algos.algorithms import registry
 from tff_algos.algorithms.filter_decomposition import (
+  grouped_aggregation,
   kernel_variance,
   latent_clients,
 )
@@ -143,10 +144,12 @@ def latent(
   seed = opened.store.seed
   algorithm, population = opened.algorithm, opened.source.population
   call = next(algorithm.plan_round(server_state, population, round_num, seed))
+  phase = algorithm.phases[call.phase]
   has_atoms = factored_weights.factored_layers(server_state.model_weights)
-  if not has_atoms or call.purpose != 'train':
+  sends_factors = grouped_aggregation.LOCAL_KERNELS not in phase.aggregation
+  if not (has_atoms and sends_factors and call.purpose == 'train'):
     return {}
-  phase = latent_clients.collect_models(algorithm.phases[call.phase])
+  phase = latent_clients.collect_models(phase)
   # A separate runtime, since a runtime caches the graph of a phase by its name.
   collecting = dataclasses.replace(algorithm, phases={call.phase: phase})
   with runtimes.build_runtime(

@@ -47,6 +47,13 @@ class AggregationConfig(robust_rules.RuleOptions):
     """Returns whether the algorithm's own means are kept."""
     return self.rule == MEAN and not self.mixes_nearest_neighbors
 
+  @property
+  def counts_all_the_same(self) -> bool:
+    """Returns whether means of the same models have no weights."""
+    return (
+      self.rule in robust_rules.WITHOUT_WEIGHTS or self.mixes_nearest_neighbors
+    )
+
   def check_cohort_size(self, name: str, num_clients: int) -> None:
     """Raises ConfigError if the rule is not defined for `num_clients` clients.
 

@@ -18,6 +18,7 @@ from tff_algos.numerics import optimizers
 from tff_algos.rounds import plans
 from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
+from tff_algos.stages.server import robust_aggregation
 
 _THETAS = np.array([[4.0, 0, 0], [-4, 0, 0]])
 _SIZES = (4, 0, 6, 5, 1)
@@ -363,6 +364,37 @@ def test_models_that_stay_equal_without_cohorts_are_refused_in_round_1():
     _plan(algorithm, 1, _TOGETHER)
   few = dataclasses.replace(config, cohort_size_per_cluster=3)
   _plan(fed_soft.build_fed_soft(_CONSTANT, few), 1, [[1, 1]] * 5)
+
+
+@pytest.mark.parametrize(
+  'rule',
+  [
+    {'rule': 'median'},
+    {'rule': 'krum'},
+    {'rule': 'trimmed_mean'},
+    {'rule': 'bulyan'},
+    {'mixes_nearest_neighbors': True},
+  ],
+)
+@pytest.mark.parametrize(
+  'cohort', [{'selection': 'weighted_full'}, {'cohort_size_per_cluster': 4}]
+)
+def test_all_clients_in_each_cluster_need_weights(rule, cohort):
+  aggregation = robust_aggregation.AggregationConfig(**rule)
+  algorithm = _build(aggregation=aggregation, **cohort)
+  text = 'all 4 are in each cluster, so that all cluster models would be equal'
+  with pytest.raises(errors.ConfigError, match=text):
+    _plan(algorithm, 2, [[0.9, 0.1]] * 5)
+  # Clients that a cluster does not have make it another one.
+  _plan(algorithm, 2, _APART)
+
+
+def test_a_rule_with_weights_parts_clusters_of_all_clients():
+  aggregation = robust_aggregation.AggregationConfig(rule='geometric_median')
+  algorithm = _build(aggregation=aggregation, selection='weighted_full')
+  server_state, _, _ = _run(algorithm, 2)
+  first, second = server_state.cluster_models['kernel']
+  assert np.abs(first - second).max() > 0.1
 
 
 @pytest.mark.parametrize('selection', ['with_replacement', 'weighted_full'])

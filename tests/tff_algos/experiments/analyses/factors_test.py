@@ -120,8 +120,11 @@ def test_every_round_draws_latent_clients_of_its_own(monkeypatch):
   assert first != second
 
 
-def test_rounds_without_coefficients_have_no_latent_clients():
-  state, opened = _session(factored.build(schedule={'slow_period': 2}))
+@pytest.mark.parametrize(
+  'options', [{'schedule': {'slow_period': 2}}, {'averaging': 'kernels'}]
+)
+def test_rounds_without_coefficients_have_no_latent_clients(options):
+  state, opened = _session(factored.build(**options))
   examples = factored.SOURCE.examples(3)
   assert factors.latent(opened, 2, state, examples, _SIZES) == {}
 
