@@ -346,7 +346,7 @@ def _sources(snapshot: Snapshot) -> dict[str, _Moments]:
     if total['num_examples']:
       y, x = total.get('y'), total['features']
       moments[name] = _Moments(
-        np.array(total['label_counts']),
+        _count_labels(snapshot, total['label_counts']),
         np.array([[y['mean']], [y['std']]]) if y else None,
         None if is_tokens else np.array([x['mean'], x['std']]),
       )
@@ -362,8 +362,11 @@ def _clients(snapshot: Snapshot) -> dict[str, _Moments | None]:
       continue
     moments[row['client_id']] = None
     if row['x_mean'] is not None:
-      labels = np.sum(
-        [row[f'{split}_label_counts'] for split in schema_lib.SPLITS], axis=0
+      labels = _count_labels(
+        snapshot,
+        np.sum(
+          [row[f'{split}_label_counts'] for split in schema_lib.SPLITS], axis=0
+        ),
       )
       y, x = (
         np.array([[row[f'{name}_mean']], [row[f'{name}_std']]])
@@ -373,6 +376,15 @@ def _clients(snapshot: Snapshot) -> dict[str, _Moments | None]:
       )
       moments[row['client_id']] = _Moments(labels, y, None if is_tokens else x)
   return moments
+
+
+def _count_labels(snapshot: Snapshot, counts: Sequence[int]) -> np.ndarray:
+  """Returns label counts `[num_classes]`, 0 for padded places."""
+  counts = np.array(counts)
+  special = snapshot.manifest.get('source_facts', {}).get('special_ids', {})
+  if snapshot.manifest['schema']['y_shape'] and 'padding' in special:
+    counts[special['padding']] = 0
+  return counts
 
 
 def _is_tokens(snapshot: Snapshot) -> bool:

@@ -15,6 +15,7 @@ from tff_algos.experiments.tracking import runs as tracking
 from tff_algos.export import (
   client_states,
   cluster_models,
+  labels,
   manifest,
   personalized_models,
   raw_signatures,
@@ -68,6 +69,8 @@ def export(
       return [_export_client(opened, target, chosen, server_state, client_id)]
     facts = lineage.describe(config, folder, opened.dataset, chosen)
     with releases.opened(target) as path, path.unreleased() as hidden:
+      if keep_versions is not None:
+        labels.read(target)  # Damaged ones are told before a release.
       bundles = write_bundles(opened, chosen, server_state, hidden)
       entry = lineage.entry(
         config, folder, target, opened.dataset, chosen, gated=False

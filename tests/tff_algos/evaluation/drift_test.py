@@ -120,6 +120,21 @@ def _all(clients, part):
   return np.concatenate([client[part] for client in clients.values()])
 
 
+def test_padded_places_are_no_labels():
+  """Shorter posts of the same words: 1 and 2, and padding 0."""
+  x, source = np.zeros((6, 4)), np.zeros(6, int)
+  long, short = np.array([1, 2, 2, 1, 2, 2]), np.array([1, 2, 2, 0, 0, 0])
+  now, before = (
+    _snapshot({'ann': (x, y, source)}, y_shape=[2]) for y in (short, long)
+  )
+  assert drift.of_data(now, before).measures['label_shift'] == 0.5
+  for one in (now, before):
+    one.manifest['source_facts'] = {'special_ids': {'padding': 0}}
+  found = drift.of_data(now, before)
+  assert found.measures['label_shift'] == 0
+  assert found.clients['ann']['label_shift'] == 0
+
+
 def test_measures_are_those_of_the_raw_examples():
   now, before = _examples(1, 8), _examples(0, 6)
   del now['client_0']

@@ -6,6 +6,7 @@ the version. What needs the parent's examples (its clients' losses) is then
 reported as missing.
 """
 
+import dataclasses
 import os
 import pathlib
 import shutil
@@ -71,7 +72,7 @@ def measure(
     before = _statistics_of_parent(parent, round_choice)
     of_data = drift.of_data(now, before)
     chosen, of_clusters = _compare_clusters(
-      parent, round_choice, dataset, config.drift.far_quantile
+      config, parent, round_choice, dataset
     )
   measures = of_data.measures | of_clusters.measures
   missing = of_data.missing | of_clusters.missing
@@ -184,10 +185,10 @@ def _statistics_of_parent(
 
 
 def _compare_clusters(
+  config: experiment.ExperimentConfig,
   parent: pathlib.Path,
   round_choice: int | str,
   dataset: dataset_lib.FederatedDataset,
-  far_quantile: float,
 ) -> tuple[int | None, drift.Drift]:
   """Returns the round of the parent's models, and the drift from them."""
   if not (parent / 'dataset').exists():
@@ -195,8 +196,11 @@ def _compare_clusters(
       "the parent's dataset version was removed, and its models are restored "
       'with it'
     )
-  config = resolved_config.read(parent)
-  with session.open_session(config, parent) as opened:
+  # The parent may have run on another machine.
+  theirs = dataclasses.replace(
+    resolved_config.read(parent), runtime=config.runtime
+  )
+  with session.open_session(theirs, parent) as opened:
     chosen, server_state = opened.restore(round_choice)
     now, before = (
       drift.ClusterLosses(
@@ -209,4 +213,4 @@ def _compare_clusters(
         opened.source,
       )
     )
-  return chosen, drift.of_clusters(now, before, far_quantile)
+  return chosen, drift.of_clusters(now, before, config.drift.far_quantile)

@@ -105,13 +105,24 @@ def write(
   path = pathlib.Path(folder, 'dataset')
   with dataset_lib.FederatedDataset.open(path, verify=False) as dataset:
     content = describe(config, folder, dataset, record.round_num)
-  known = lineage_table.read(pathlib.Path(folder)).get('dataset', {})
-  if known.get('version') == content['dataset']['version']:
-    content['dataset'] = known  # A backfill may have named it for another date.
+  known = lineage_table.read(pathlib.Path(folder))
+  before = known.get('dataset', {})
+  if before.get('version') == content['dataset']['version']:
+    content['dataset'] = (
+      before  # A backfill may have named it for another date.
+    )
   content['run_hash'] = resolved_config.run_hash(folder)
-  run = _relative(folder, export_dir)
+  run, here = _relative(folder, export_dir), _relative(export_dir, folder)
+  is_same = all(
+    known.get(key) == content[key]
+    for key in ('dataset', 'round_num', 'config_hash')
+  )
   content['releases'] = [
-    {'export_dir': _relative(export_dir, folder), 'version': release.version}
+    one
+    for one in known.get('releases', ())
+    if is_same and one['export_dir'] != here
+  ] + [
+    {'export_dir': here, 'version': release.version}
     for release in releases.read_history(export_dir)
     if release.rollback_of is None
     and (release.run, release.round_num) == (run, record.round_num)

@@ -10,7 +10,7 @@ from tff_algos.core import errors
 from tff_algos.experiments import experiment, exporting
 from tff_algos.experiments.production import gate_record, gating, lineage
 from tff_algos.experiments.tracking import runs as tracking
-from tff_algos.export import releases
+from tff_algos.export import labels, releases
 from tff_algos.training import checkpoint
 
 
@@ -57,6 +57,8 @@ def release(
       config, folder, target, dataset, record.round_num, gated=True
     )
   with releases.opened(target) as path:
+    if keep_versions is not None:
+      labels.read(target)  # Damaged ones are told before a release.
     found = _find(path, record)
     if found is None:
       if record.thresholds != config_lib.to_dict(config.gate):

@@ -24,7 +24,7 @@ def prepare_gpus(memory_limit_mib: int = 0) -> None:
         tf.config.set_logical_device_configuration(gpu, [limit])
       else:
         tf.config.experimental.set_memory_growth(gpu, True)
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
       raise errors.ConfigError(
         f'the memory of {gpu.name} cannot be configured any more: {error}'
       ) from error

@@ -13,10 +13,18 @@ from configs import base
 from pipelines import build_dataset
 from pipelines.publishing import versions
 from tests.testing import csv_files
+from tff_algos.core import config as config_lib
 from tff_algos.core import errors, sealed_json
 from tff_algos.evaluation import drift
-from tff_algos.experiments import datasets, experiment, session, training
+from tff_algos.experiments import (
+  datasets,
+  experiment,
+  resolved_config,
+  session,
+  training,
+)
 from tff_algos.experiments.production import drifting
+from tff_algos.runtimes import registry as runtimes
 from tff_algos.training import continuation
 
 # The sign of a feature is a client's label, or its opposite.
@@ -119,6 +127,22 @@ def test_the_same_data_do_not_drift(parent, tmp_path):
   drifting.measure(dataclasses.replace(config, drift=strict), tmp_path, folder)
   assert _files(tmp_path) == before
   assert not any(b'/tmp' in content for content in before.values())
+
+
+def test_the_parent_may_have_run_on_another_machine(parent, tmp_path):
+  folder, config = parent
+  shutil.copytree(folder, tmp_path / 'parent', symlinks=True)
+  runtime = runtimes.RuntimeConfig('vectorized', devices=('GPU:7',))
+  path = tmp_path / 'parent' / 'config.json'
+  content = sealed_json.read(path, '')
+  content['config']['runtime'] = config_lib.to_dict(runtime)
+  sealed_json.write(path, content)
+  assert resolved_config.read(tmp_path / 'parent').runtime == runtime
+  (tmp_path / 'child').mkdir()
+  (version,) = (folder / 'dataset' / 'versions').iterdir()
+  os.symlink(version, tmp_path / 'child' / 'dataset')
+  report = drifting.measure(config, tmp_path / 'child', tmp_path / 'parent')
+  assert {*report['measures'].values()} == {0.0}
 
 
 def test_clients_that_change_their_cluster_and_new_ones_far_from_all(

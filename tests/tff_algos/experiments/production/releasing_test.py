@@ -213,6 +213,43 @@ def test_old_versions_go(run):
   ]
 
 
+def test_damaged_labels_are_told_before_a_release(run):
+  run.target.mkdir()
+  (run.target / 'labels.json').write_text('{')
+  with pytest.raises(errors.ExportError, match='labels.json'):
+    releasing.release(*run, keep_versions=2)
+  with pytest.raises(errors.ExportError, match='labels.json'):
+    exporting.export(
+      run.config, run.folder, export_dir=run.target, keep_versions=2
+    )
+  assert releases.read_history(run.target) == []
+  assert releasing.release(*run).version == 1
+
+
+def test_two_export_paths_of_one_run(run, tmp_path, monkeypatch):
+  registered = []
+  monkeypatch.setattr(
+    releasing.tracking,
+    'register',
+    lambda config, folder, bundles: registered.append(bundles[0].parents[1]),
+  )
+  other = run._replace(target=tmp_path / 'shared')
+  releasing.release(*run)
+  gating.gate(*other)
+  releasing.release(*other)
+  content = sealed_json.read(run.folder / 'lineage.json', '')
+  both = [
+    {'export_dir': '../export', 'version': 1},
+    {'export_dir': '../shared', 'version': 1},
+  ]
+  assert content['releases'] == both
+  gating.gate(*run)
+  releasing.release(*run)
+  assert registered == [run.target, other.target]
+  content = sealed_json.read(run.folder / 'lineage.json', '')
+  assert content['releases'] == [*reversed(both)]
+
+
 def test_ungated_export_counts_on_the_same_path(run, tmp_path):
   releasing.release(*run)
   paths = exporting.export(
