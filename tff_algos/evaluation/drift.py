@@ -380,11 +380,11 @@ def _clients(snapshot: Snapshot) -> dict[str, _Moments | None]:
 
 def _count_labels(snapshot: Snapshot, counts: Sequence[int]) -> np.ndarray:
   """Returns label counts `[num_classes]`, 0 for padded places."""
-  counts = np.array(counts)
+  labels = np.array(counts)
   special = snapshot.manifest.get('source_facts', {}).get('special_ids', {})
   if snapshot.manifest['schema']['y_shape'] and 'padding' in special:
-    counts[special['padding']] = 0
-  return counts
+    labels[special['padding']] = 0
+  return labels
 
 
 def _is_tokens(snapshot: Snapshot) -> bool:

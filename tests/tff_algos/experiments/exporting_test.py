@@ -198,17 +198,19 @@ def _examples(dataset, client_id):
 
 
 def _check_answers(outputs, expected):
-  """Compares them bit for bit; the examples were shuffled and split.
+  """Finds each among the answers; the examples were shuffled and split.
 
-  Some of the client's rows are held out of its splits.
+  Some of the client's rows are held out of its splits. Products of some
+  processors differ in the last bit with the number of rows.
   """
-  answers = {tuple(row) for row in outputs['probabilities'].numpy().tolist()}
-  assert {tuple(row) for row in expected.numpy().tolist()} <= answers
+  answers = outputs['probabilities'].numpy()
+  gaps = np.abs(expected.numpy()[:, np.newaxis] - answers).max(axis=-1)
+  assert gaps.min(axis=1).max() < 2e-7
   assert len(expected)
 
 
 def test_raw_rows_get_the_answers_of_evaluation(raw_table):
-  """By cluster, mixture and client, in float32, bit for bit."""
+  """By cluster, mixture and client, in float32."""
   opened, server_state, bundles = raw_table
   clusters, personalized = (
     tf.saved_model.load(str(bundles[name])).signatures
