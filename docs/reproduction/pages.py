@@ -14,6 +14,7 @@ anew.
 
 import argparse
 import copy
+import functools
 import pathlib
 import signal
 import subprocess
@@ -139,8 +140,8 @@ def describe(
     workdir: Folder of its sweep.
 
   Raises:
-    DataError: If no run is finished, or one has no provenance, has diverged or
-      was evaluated at other rounds than the first run of its cell.
+    DataError: If no run is finished, one has no provenance or has diverged, or
+      the runs of a cell have other configs or last rounds.
   """
   cells = {}
   for cell in sweep_lib.read(workdir).cells:
@@ -149,7 +150,14 @@ def describe(
       for one in _provenance(run.workdir):
         made_by += [one] * (one not in made_by)
     config = experiment.effective(cell.runs[0].config)
-    rounds = _series(cell.runs[0], stored.metric).rounds
+    for run in cell.runs:
+      other = experiment.effective(run.config)
+      if _seedless(stored, other) != _seedless(stored, config):
+        raise errors.DataError(
+          f'{run.workdir} has another config than {cell.runs[0].workdir}, of '
+          'the same cell. Remove the one of an older sweep, and run it again'
+        )
+    rounds = _common_rounds([_series(run, stored.metric) for run in cell.runs])
     cells[cell.label] = {
       'config_hash': config_lib.config_hash(config),
       'config': config,
@@ -169,38 +177,55 @@ def describe(
   return {'command': stored.command, 'cells': cells}
 
 
-def _values(run: run_lib.Run, name: str, rounds: np.ndarray) -> list[float]:
-  """Returns the rounded values of a metric.
+def _common_rounds(series: Sequence[run_lib.Series]) -> np.ndarray:
+  """Returns the evaluated rounds that all runs of a cell have.
+
+  A run that was extended has its old end besides.
 
   Raises:
-    DataError: If the run has none, has diverged or has other rounds.
+    DataError: If their last rounds differ.
+  """
+  ends = sorted({float(one.rounds[-1]) for one in series})
+  if len(ends) > 1:
+    raise errors.DataError(
+      f'runs of a cell end in rounds {", ".join(map("{:.0f}".format, ends))}'
+      '. Run the sweep again, to its end'
+    )
+  return functools.reduce(np.intersect1d, [one.rounds for one in series])
+
+
+def _values(run: run_lib.Run, name: str, rounds: np.ndarray) -> list[float]:
+  """Returns the rounded values of a metric in some rounds.
+
+  Raises:
+    DataError: If the run has none, or lacks one of the rounds.
   """
   series = _series(run, name)
-  if series.diverged is not None:
+  if missing := sorted({*rounds} - {*series.rounds}):
     raise errors.DataError(
-      f'{run.workdir} has diverged: {name!r} is not finite in round '
-      f'{series.diverged}. A verdict needs its end: sweep without its cell'
+      f'{run.workdir} has no {name!r} in round {missing[0]:.0f}, in which the '
+      'experiment is evaluated. Run the sweep again, to its end'
     )
-  if not np.array_equal(series.rounds, rounds):
-    raise errors.DataError(
-      f'{run.workdir} has {name!r} in {len(series.rounds)} rounds until '
-      f'{series.rounds[-1]:.0f}, the first run of its cell in {len(rounds)} '
-      f'until {rounds[-1]:.0f}. Run the sweep again, to its end'
-    )
-  return [float(f'{one:.{_DIGITS}g}') for one in series.values]
+  values = series.values[np.isin(series.rounds, rounds)]
+  return [float(f'{one:.{_DIGITS}g}') for one in values]
 
 
 def _series(run: run_lib.Run, name: str) -> run_lib.Series:
   """Returns a metric over rounds.
 
   Raises:
-    DataError: If the run has none of this name.
+    DataError: If the run has none of this name, or has diverged.
   """
   found = run.series(name)
   if found is None:
     raise errors.DataError(
       f'{run.workdir} has no metric {name!r}; an experiment of '
       'experiments.toml names one of metrics.csv'
+    )
+  if found.diverged is not None:
+    raise errors.DataError(
+      f'{run.workdir} has diverged: {name!r} is not finite in round '
+      f'{found.diverged}. A verdict needs its end: sweep without its cell'
     )
   return found
 

@@ -9,6 +9,7 @@ import dataclasses
 import fnmatch
 import itertools
 import json
+import math
 import pathlib
 import re
 import shlex
@@ -333,11 +334,20 @@ def choose(
   if not experiment.choose_by or result is None:
     return pattern
 
-  def mean(label):
-    runs = result['cells'][label]['runs']
-    return np.mean([run['metrics'][experiment.choose_by][-1] for run in runs])
-
   labels = fnmatch.filter(result['cells'], pattern)
+  found = {
+    label: {
+      run['seed']: run['metrics'][experiment.choose_by][-1]
+      for run in result['cells'][label]['runs']
+    }
+    for label in labels
+  }
+  # Of cells with other seeds the luckier ones would be chosen.
+  common = set.intersection(*map(set, found.values())) if found else set()
+
+  def mean(label):
+    return np.mean([found[label][seed] for seed in common or found[label]])
+
   best = min if summaries.is_error(experiment.choose_by) else max
   return best(labels, key=mean, default=pattern)
 
@@ -488,15 +498,13 @@ def _claims_table(
   for experiment in listed:
     result = read(experiment)
     judged = _judged(experiment, result, stale.get(experiment.id, ()))
-    counts = [
-      sum(
-        claim.of_paper and verdict.startswith(f'**{one}**')
-        for claim, verdicts in judged
-        for _, verdict in verdicts
-      )
-      or ''
-      for one in verdicts
+    told = [
+      verdict
+      for claim, pairs in judged
+      for _, verdict in pairs
+      if claim.of_paper
     ]
+    counts = [_count_text(told, one) for one in verdicts]
     if result is None:
       counts = ['', '', 'not run']
     page = f'[{experiment.reproduces}]({experiment.id.partition("/")[0]}.md)'
@@ -506,6 +514,13 @@ def _claims_table(
       f'{_cost_text(result) if result else experiment.needs} |'
     )
   return '\n'.join(lines)
+
+
+def _count_text(told: Collection[str], verdict: str) -> str:
+  """Returns how often a verdict was told, marked if any of them is stale."""
+  found = [one for one in told if one.startswith(f'**{verdict}**')]
+  mark = f' {_STALE}' if any(one.endswith(_STALE) for one in found) else ''
+  return f'{len(found)}{mark}' if found else ''
 
 
 def _judged(
@@ -542,6 +557,10 @@ def _judged_pair(
     better, worse = worse, better
   found = judge(better, worse)
   verdict = f'**{found.verdict}**'
+  if experiment.choose_by and result:
+    sizes = [len(fnmatch.filter(result['cells'], one)) for one in pair]
+    if sizes[0] != sizes[1]:
+      verdict += f', chosen of {sizes[0]} and of {sizes[1]} cells'
   if {choose(experiment, result, one) for one in pair} & set(stale):
     verdict += f' {_STALE}'
   return _difference_text(found), verdict
@@ -550,9 +569,10 @@ def _judged_pair(
 def _spread_text(found: Mapping[int, float]) -> str:
   """Returns mean and deviation of at least three seeds, else the scores."""
   values = list(found.values())
+  digits = 3 if 0 < np.abs(values).max() < 1 else 1
   if len(values) < _LEAST_SEEDS:
-    return ', '.join(f'{value:.1f}' for value in values)
-  return f'{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}'
+    return ', '.join(f'{value:.{digits}f}' for value in values)
+  return f'{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f}'
 
 
 def _difference_text(found: Judgement) -> str:
@@ -562,7 +582,8 @@ def _difference_text(found: Judgement) -> str:
   # An end that decides must not be rounded to 0.
   least = min(abs(found.low), abs(found.high))
   digits = 2 if found.high - found.low < 1 or least < 0.05 else 1
-  digits = 3 if 0 < least < 0.005 else digits
+  if 0 < least < 0.005:
+    digits = math.ceil(-math.log10(least))
   text = f'{found.difference:+.{digits}f}'
   if found.num_seeds >= _LEAST_SEEDS:
     text += f' ({found.low:+.{digits}f} to {found.high:+.{digits}f})'

@@ -265,10 +265,11 @@ def test_the_best_cell_by_validation_is_shown_and_compared(lab, tmp_path):
     'new, rate=1': _cell(0.6, 0.6, 0.6),
     'new, rate=2': _cell(0.9, 0.9, 0.9),
     'old': _cell(0.5, 0.5, 0.5),
+    'old too': _cell(0.4, 0.4, 0.4, 0.9),
   }
-  for cell, scores in zip(
-    cells.values(), ([0.7, 0.5, 0.7], [0.8, 0.4, 0.6], [0.1] * 3), strict=True
-  ):
+  # Of a seed that not all have nothing is chosen by.
+  validation = [0.7, 0.5, 0.7], [0.8, 0.4, 0.6], [0.2] * 3, [0.1] * 3 + [1.0]
+  for cell, scores in zip(cells.values(), validation, strict=True):
     for run, score in zip(cell['runs'], scores, strict=True):
       run['metrics']['validation/accuracy'] = [0.9, score]
   lab(**cells)
@@ -279,13 +280,21 @@ def test_the_best_cell_by_validation_is_shown_and_compared(lab, tmp_path):
   page = results.render(_PAGE, {'lab/one': ['new, rate=1']})
   assert '| New (new, rate=1) *stale* |' in page
   assert '**confirmed** *stale* |' in page
+  del cells['old too']
+  lab(**cells)
+  page = results.render(_PAGE, {})
+  assert '**confirmed**, chosen of 2 and of 1 cells |' in page
+  summary = '<!-- claims -->\n<!-- end -->\n'
+  assert '| 1 |  |  |' in results.render(summary, {})
+  stale = results.render(summary, {'lab/one': ['new, rate=1']})
+  assert '| 1 *stale* |  |  |' in stale
 
 
 @pytest.mark.parametrize(
   ('metric', 'shown', 'difference'),
   [
-    ('test/loss', '0.6 ± 0.0', '+0.30 (+0.30 to +0.30)'),
-    ('test/mse', '0.6 ± 0.0', '+0.30 (+0.30 to +0.30)'),
+    ('test/loss', '0.600 ± 0.000', '+0.30 (+0.30 to +0.30)'),
+    ('test/mse', '0.600 ± 0.000', '+0.30 (+0.30 to +0.30)'),
     # A share, in %.
     ('membership/error', '60.0 ± 0.0', '+30.00 (+30.00 to +30.00)'),
   ],
@@ -301,8 +310,9 @@ def test_of_errors_the_lower_is_better(
     'new, rate=1': _cell(0.6, 0.6, 0.6),
     'new, rate=2': _cell(0.5, 0.5, 0.5),
     'old': _cell(0.9, 0.9, 0.9),
+    'old too': _cell(0.8, 0.8, 0.8),
   }
-  for cell, error in zip(cells.values(), (0.1, 0.2, 0.3), strict=True):
+  for cell, error in zip(cells.values(), (0.1, 0.2, 0.3, 0.4), strict=True):
     for run in cell['runs']:
       run['metrics'][metric] = run['metrics'].pop(_METRIC)
       run['metrics']['validation/loss'] = [0.0, error]

@@ -218,7 +218,8 @@ def best_round(
   Returns:
     `round` and the metrics of that round without its seconds, so that the same
     training gives the same answer; the earliest on a tie; empty if no round has
-    the metric (there may be no validation examples).
+    the metric (there may be no validation examples). Not the initial state,
+    round 0, of which there is no checkpoint.
 
   Raises:
     DataError: If the table cannot be read.
@@ -231,7 +232,11 @@ def best_round(
     entry = entries.get(METRICS_FILE)
     content = records.read_part(path, entry) if entry else path.read_bytes()
     lines = io.StringIO(content.decode(), newline='')
-    rows = [row for row in csv.DictReader(lines) if _is_number(row.get(metric))]
+    rows = [
+      row
+      for row in csv.DictReader(lines)
+      if _is_number(row.get(metric)) and int(row['round'])
+    ]
     if not rows:
       return {}
     best = min(rows, key=lambda row: sign * float(row[metric]))

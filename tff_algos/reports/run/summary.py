@@ -76,7 +76,10 @@ def rows(run: run_lib.Run) -> list[Row]:
     for name, label in _RECOVERY
   ]
   epsilon = ('privacy epsilon, for clients', points, 'privacy/epsilon')
-  table.append(_row(*epsilon, lambda value: f'{value:.2f}'))
+  # Rounded up, as it is a bound.
+  table.append(
+    _row(*epsilon, lambda value: f'{math.ceil(100 * value) / 100:.2f}')
+  )
   table += _distance_rows(run)
   table.append(_settled_row(run))
   majority = run.summary.get('majority_class') or {}
