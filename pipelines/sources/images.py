@@ -141,7 +141,9 @@ class Images(base.FolderSource):
     """Returns the names of the classes, class 0 first."""
     if self._options.classes is not None:
       return self._options.classes
-    found = sorted({image.label for image in self.listed if image.label})
+    found = sorted(
+      {one.label for one in self.listed if one.label and not one.problem}
+    )
     if len(found) < 2:
       raise errors.DataError(
         f'the images of {str(self._folder)!r} have one class alone, '

@@ -333,7 +333,9 @@ class Table(base.FileSource):
     last = examples[-1]
     problems = (example.problem for example in examples)
     problem = next(filter(None, problems), None)
-    is_lost = len(examples) < (self._options.window_length or 0)
+    is_lost = last.time is None or len(examples) < (
+      self._options.window_length or 0
+    )
     if (is_lost or last.client is None) and problem is None:
       problem = base.Problem(
         'the client or the time is missing, which windows need'
@@ -386,9 +388,15 @@ class Table(base.FileSource):
       return math.nan
     return cells.parse_number(cell)
 
+  def _label_cell(self, row: Mapping[str, Any]) -> Any:
+    """Returns the cell of the label; None without a column of labels."""
+    # An index that pandas writes has no name, either.
+    column = self._options.label_column
+    return row[column] if column else None
+
   def _parse_label(self, row: Mapping[str, Any]) -> float | None:
     """Returns the number or class of a row, None if it has none."""
-    cell = row.get(self._options.label_column)
+    cell = self._label_cell(row)
     if cells.is_empty(cell):
       return None
     classes = self._options.classes
@@ -417,14 +425,15 @@ class Table(base.FileSource):
     for feature in options.features:
       if raw[feature.name] is None:
         return _problem(_wanted(feature), feature.name, row)
-    if y is None and not cells.is_empty(row.get(options.label_column)):
+    if y is None and not cells.is_empty(self._label_cell(row)):
       reason = (
         'none of the classes'
         if options.classes
         else 'not a number; set classes for a classification'
       )
       return _problem(f'the label is {reason}', options.label_column, row)
-    if time is None and options.time_column:
+    column = options.time_column
+    if time is None and column and not cells.is_empty(row[column]):
       return _problem('not a number, date or time', options.time_column, row)
     return None
 

@@ -15,9 +15,12 @@ _COLUMNS = ('a', 'b', 'c', 'd')
 
 
 def build_dataset_of_known_clients(
-  folder: pathlib.Path, unlabelled: tuple[str, ...] = ()
+  folder: pathlib.Path, unlabelled: tuple[str, ...] = (), **more
 ) -> pathlib.Path:
-  """Builds a dataset in `<folder>/dataset`; labelled clients have all splits."""
+  """Builds a dataset in `<folder>/dataset`; labelled clients have all splits.
+
+  More are options of the dataset.
+  """
   rng = np.random.default_rng(6)
   rows = []
   for i, x in enumerate(rng.normal(size=(300, len(_COLUMNS)))):
@@ -44,6 +47,7 @@ def build_dataset_of_known_clients(
       'splits': {'held_out_fraction': 0.2, 'test_ratio': 0.4},
       'num_shards': 3,
       'keep_unlabelled': bool(unlabelled),
+      **more,
     },
   )
   return build_dataset.build(config, folder / 'dataset').path

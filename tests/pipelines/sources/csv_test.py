@@ -174,13 +174,23 @@ def test_rows_are_located_by_their_last_line(tmp_path):
 def test_groups_and_times(tmp_path):
   (tmp_path / 'table.csv').write_text(
     'a,b,y,walk,when\n1,2,3,w1,1970-01-02\n1,2,3, ,7.5\n1,2,3,w1,soon\n'
+    '1,2,3,w1,\n'
   )
   source = _source(tmp_path, group_column='walk', time_column='when')
-  first, second, third = raw_sources.read(source)
+  first, second, third, last = raw_sources.read(source)
   assert (first.group, first.time) == ('w1', 86400.0)
+  # A split by time misses it, and nothing else.
+  assert (last.time, last.problem) == (None, None)
   assert (second.group, second.time, second.problem) == (None, 7.5, None)
   assert third.problem == ('not a number, date or time', 'when', "'soon'")
-  assert [e.time for e in raw_sources.read(_source(tmp_path))] == [None] * 3
+  assert [e.time for e in raw_sources.read(_source(tmp_path))] == [None] * 4
+
+
+def test_the_index_that_pandas_writes_is_no_label(tmp_path):
+  (tmp_path / 'table.csv').write_text(',who,a,b\n0,ann,1,2\n1,bob,3,4\n')
+  source = _source(tmp_path, label_column='', client_column='who')
+  examples = raw_sources.read(source)
+  assert [(e.y, e.problem) for e in examples] == [(None, None)] * 2
 
 
 def test_schema_comes_before_other_problems(tmp_path):

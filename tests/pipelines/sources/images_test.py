@@ -124,6 +124,7 @@ def test_table_follows_the_rules_of_csv(tmp_path):
     'ann/cat/1.png,b ,x',
     'ann/dat/2.png,b, x ',
     'bob/cat/0.png,a,x, y',
+    'bob/cat,0.png,a,x',
     'bob/cat/0.png,a',
   )
   assert source.facts() == {'class_names': ['a', 'b']}
@@ -131,6 +132,7 @@ def test_table_follows_the_rules_of_csv(tmp_path):
     'x'
   }
   assert [problem for _, problem in _problems(source)] == [
+    'the row has too many cells',
     'the row has too many cells',
     'the row has too few cells',
   ]

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow
+from pyarrow import compute
 
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema as schema_lib
@@ -94,11 +95,14 @@ def read(folder: pathlib.Path) -> Facts:
   """
   with dataset_lib.FederatedDataset.open_folder(folder, verify=False) as opened:
     found = statistics.read(opened.path, opened.manifest)
+    # Those to be scored have neither labels nor a planted truth.
+    is_labelled = compute.field('group') != schema_lib.UNLABELLED
+    table = found.clients.filter(is_labelled)
     samples = tuple(
-      _samples(opened, source, found.clients)
+      _samples(opened, source, table)
       for source in range(opened.schema.num_sources)
     )
-  clients = found.clients.to_pydict()
+  clients = table.to_pydict()
   return Facts(
     manifest=opened.manifest,
     schema=opened.schema,

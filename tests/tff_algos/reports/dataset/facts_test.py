@@ -3,10 +3,11 @@ import pytest
 
 from pipelines import build_dataset, statistics
 from pipelines.publishing import staging
-from tests.testing import fake_facts, raw_data
+from tests.testing import fake_facts, raw_data, scoring
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import integrity
+from tff_algos.reports.dataset import client_rows
 from tff_algos.reports.dataset import facts as facts_lib
 
 
@@ -108,3 +109,18 @@ def test_names_of_the_data_come_before_the_labels_chosen():
 def test_a_source_is_titled_by_its_file(option, file):
   facts = fake_facts.make(source_options={'num_classes': 10, option: file})
   assert facts.title == f'invented: {file}'
+
+
+def test_clients_without_labels_are_left_out(tmp_path):
+  """They have no planted mixture, by which others are ordered."""
+  noise = {'kind': 'noise', 'noise_levels': (0.0, 0.5)}
+  scoring.build_dataset_of_known_clients(
+    tmp_path, ('eve', 'finn'), distributions=noise
+  )
+  folder = integrity.find_current(tmp_path / 'dataset')
+  with staging.open_staging(tmp_path / 'dataset') as opened:
+    statistics.measure(opened, folder)
+  facts = facts_lib.read(folder)
+  assert facts.client_ids == ('anna', 'b/2', 'çelik')
+  assert len(facts.labels) == len(facts.sources) == len(facts.mixture) == 3
+  assert sorted(client_rows.similar_side_by_side(facts)) == [0, 1, 2]
