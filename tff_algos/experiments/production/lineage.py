@@ -108,9 +108,8 @@ def write(
   known = lineage_table.read(pathlib.Path(folder))
   before = known.get('dataset', {})
   if before.get('version') == content['dataset']['version']:
-    content['dataset'] = (
-      before  # A backfill may have named it for another date.
-    )
+    # A backfill may have named it for another date.
+    content['dataset'] = before
   content['run_hash'] = resolved_config.run_hash(folder)
   run, here = _relative(folder, export_dir), _relative(export_dir, folder)
   is_same = all(

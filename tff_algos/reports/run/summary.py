@@ -76,10 +76,7 @@ def rows(run: run_lib.Run) -> list[Row]:
     for name, label in _RECOVERY
   ]
   epsilon = ('privacy epsilon, for clients', points, 'privacy/epsilon')
-  # Rounded up, as it is a bound.
-  table.append(
-    _row(*epsilon, lambda value: f'{math.ceil(100 * value) / 100:.2f}')
-  )
+  table.append(_row(*epsilon, _bound_text))
   table += _distance_rows(run)
   table.append(_settled_row(run))
   majority = run.summary.get('majority_class') or {}
@@ -231,6 +228,11 @@ def _cut(text: str, width: int = _WIDTH) -> str:
 
 def _point(run: run_lib.Run, name: str) -> Mapping[str, float]:
   return run.summary.get(name) or {}
+
+
+def _bound_text(value: float) -> str:
+  """Returns a bound as text, rounded up but for errors of rounding."""
+  return f'{np.ceil(np.round(100 * value, 6)) / 100:.2f}'
 
 
 def _row(label, points, name, to_text) -> Row:

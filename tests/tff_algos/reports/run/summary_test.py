@@ -200,3 +200,10 @@ def test_memberships_without_a_new_estimate_are_not_still_changing(
   rows = summary.rows(run_lib.read(tmp_path))
   (found,) = [row for row in rows if row.label.endswith('unchanged since')]
   assert found.last == 'no new estimate'
+
+
+@pytest.mark.parametrize(
+  ('epsilon', 'text'), [(1.0049, '1.01'), (1.1, '1.10'), (0.004, '0.01')]
+)
+def test_a_bound_is_rounded_up(epsilon, text):
+  assert summary._bound_text(epsilon) == text
