@@ -97,6 +97,10 @@ _AGAIN = {
 # The same, in another round or for another block of examples.
 _ALWAYS = {
   'algorithms/cmfl/consensus/authentication.py:simulated_keys': 'the keys are those of a run',
+  'algorithms/pfedkm/regrouping.py:cluster_uploads': (
+    'k-means has one seed in all rounds, on which the paper bases its claim that '
+    'the partition converges'
+  ),
   'adversaries/malicious.py:draw': 'malicious clients are those of a run',
   'pipelines/sources/linear_regression.py:LinearRegression.thetas': (
     'the parameters are those of a dataset'
