@@ -242,7 +242,7 @@ def _save(
     folder,
     [sample.inputs for sample in bundle.samples],
     # A place of padding would be no example.
-    class_id=1 if bundle.facts['padding_label'] == 0 else 0,
+    class_id=1 if bundle.facts.get('padding_label') == 0 else 0,
     class_name=classes[0] if classes else '',
   )
   facts = {'tensorflow_version': tf.__version__, **bundle.facts}
