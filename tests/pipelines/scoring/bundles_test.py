@@ -59,7 +59,9 @@ def test_personalized_model(loaded):
   answer = loaded.answer(bundles.Request('b/2', choice, _X, _Y), max_rows=4)
   _, states = exportable.states(exportable.linear_model())
   expected = exportable.oracle_logits(states.personalized_weights, 1, _X)
-  np.testing.assert_allclose(answer.outputs['logits'], expected, rtol=1e-5)
+  np.testing.assert_allclose(
+    answer.outputs['logits'], expected, rtol=1e-5, atol=1e-6
+  )
   assert answer.cluster_id == -1
 
 
@@ -71,7 +73,9 @@ def test_cluster_model(loaded, cluster_id):
   expected = exportable.oracle_logits(
     server_state.cluster_weights, cluster_id, _X
   )
-  np.testing.assert_allclose(answer.outputs['logits'], expected, rtol=1e-5)
+  np.testing.assert_allclose(
+    answer.outputs['logits'], expected, rtol=1e-5, atol=1e-6
+  )
   assert answer.cluster_id == cluster_id
 
 

@@ -69,17 +69,22 @@ def test_mixed_center_of_one_hot_pulls_is_that_center():
 
 
 def test_joint_pull_of_several_points_is_that_of_each_alone():
-  """FedSoft's server makes all clients' centres at once: bit for bit."""
+  """FedSoft's server makes all clients' centres at once.
+
+  Products of some processors differ in the last bit with the number of rows.
+  """
   _, _, centers = _random_case(3)
   centers = {name: leaf.astype(np.float32) for name, leaf in centers.items()}
   pulls = np.random.default_rng(1).uniform(0, 1, (5, 4)).astype(np.float32)
   together = proximal.joint_pull(tf.constant(pulls), centers)
   for i, row in enumerate(pulls):
     alone = proximal.joint_pull(tf.constant(row), centers)
-    np.testing.assert_array_equal(together.strength[i], alone.strength)
+    np.testing.assert_allclose(together.strength[i], alone.strength, rtol=1e-6)
     assert float(alone.strength) == pytest.approx(row.sum(), rel=1e-6)
     for name, leaf in alone.center.items():
-      np.testing.assert_array_equal(together.center[name][i], leaf)
+      np.testing.assert_allclose(
+        together.center[name][i], leaf, rtol=1e-5, atol=1e-6
+      )
 
 
 def test_where_nothing_pulls_the_center_is_zero_and_so_is_the_strength():
