@@ -49,10 +49,10 @@ class AggregationConfig(robust_rules.RuleOptions):
 
   @property
   def counts_all_the_same(self) -> bool:
-    """Returns whether means of the same models have no weights."""
-    return (
-      self.rule in robust_rules.WITHOUT_WEIGHTS or self.mixes_nearest_neighbors
-    )
+    """Returns whether the same models have one mean, whatever their weights."""
+    # Of nobody left out, the mean of the nearest is that of all.
+    mixes_all = self.mixes_nearest_neighbors and not self.num_byzantine
+    return mixes_all or self.rule in robust_rules.WITHOUT_WEIGHTS
 
   def check_cohort_size(self, name: str, num_clients: int) -> None:
     """Raises ConfigError if the rule is not defined for `num_clients` clients.

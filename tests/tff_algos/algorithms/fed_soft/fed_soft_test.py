@@ -389,8 +389,15 @@ def test_all_clients_in_each_cluster_need_weights(rule, cohort):
   _plan(algorithm, 2, _APART)
 
 
-def test_a_rule_with_weights_parts_clusters_of_all_clients():
-  aggregation = robust_aggregation.AggregationConfig(rule='geometric_median')
+@pytest.mark.parametrize(
+  'rule',
+  [
+    {'rule': 'geometric_median'},
+    {'mixes_nearest_neighbors': True, 'num_byzantine': 1},
+  ],
+)
+def test_a_rule_with_weights_parts_clusters_of_all_clients(rule):
+  aggregation = robust_aggregation.AggregationConfig(**rule)
   algorithm = _build(aggregation=aggregation, selection='weighted_full')
   server_state, _, _ = _run(algorithm, 2)
   first, second = server_state.cluster_models['kernel']
