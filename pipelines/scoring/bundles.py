@@ -17,6 +17,7 @@ from apache_beam.ml.inference import base
 from apache_beam.utils import shared
 from tensorflow.core.protobuf import meta_graph_pb2
 
+from pipelines.engines import failures
 from pipelines.publishing import staging as staging_lib
 from pipelines.scoring import model_choice
 from tff_algos.core import checks, errors
@@ -235,8 +236,20 @@ class LoadedBundles:
   TensorFlow 2.14 may fail when two threads call one graph at the same time.
   """
 
-  def __init__(self, loaded: Mapping[str, served_model.ServedModel]) -> None:
+  def __init__(
+    self,
+    loaded: Mapping[str, served_model.ServedModel],
+    padding_label: int | None = None,
+  ) -> None:
+    """Takes the models.
+
+    Args:
+      loaded: Model -> its newest version.
+      padding_label: Label without a loss, of models with several labels an
+        example.
+    """
     self._loaded = loaded
+    self._padding_label = padding_label
     self._lock = threading.Lock()
 
   def answer(self, request: Request, max_rows: int) -> Answer:
@@ -248,6 +261,7 @@ class LoadedBundles:
       cluster_id = self.pick(
         checks.check_given('pick_x', request.pick_x),
         checks.check_given('pick_y', request.pick_y),
+        max_rows,
       )
     with self._lock:
       parts = [
@@ -259,17 +273,33 @@ class LoadedBundles:
     }
     return Answer(cluster_id, outputs)
 
-  def pick(self, x: Array, y: Array) -> int:
+  def pick(self, x: Array, y: Array, max_rows: int) -> int:
     """Returns the cluster of the lowest mean loss on labelled examples.
 
     Args:
       x: `[n, *x_shape]`, n >= 1.
-      y: Labels, `[n, *label_shape]`.
+      y: Labels, `[n, *label_shape]`, some of which have a loss.
+      max_rows: Largest number of examples per call.
     """
     cluster_models = self._loaded[model_choice.CLUSTER]
+    losses = 0.0
     with self._lock:
-      outputs = cluster_models.predict('pick_cluster', {'x': x, 'label': y})
-    return int(outputs['cluster_id'][0])
+      for start in range(0, len(x), max_rows):
+        part = slice(start, start + max_rows)
+        num_losses = self._num_losses(y[part])
+        if num_losses:
+          outputs = cluster_models.predict(
+            'pick_cluster', {'x': x[part], 'label': y[part]}
+          )
+          # In float64, so that rounding makes no tie.
+          losses += num_losses * outputs['mean_loss'][0].astype(np.float64)
+    return int(np.argmin(losses))
+
+  def _num_losses(self, y: Array) -> int:
+    """Returns the number of labels with a loss, by `Model.loss_weights`."""
+    if y.ndim == 1 or self._padding_label is None:
+      return y.size
+    return np.count_nonzero(y != self._padding_label)
 
   def signatures(self) -> dict[str, Signatures]:
     """Returns the tensors of each model's signatures, by model."""
@@ -321,7 +351,8 @@ def load(found: Sequence[Bundle]) -> LoadedBundles:
         _FOLDERS[bundle.model], bundle.version, bundle.folder
       )
       for bundle in found
-    }
+    },
+    found[0].manifest.get('padding_label'),
   )
 
 
@@ -360,14 +391,15 @@ class BundleHandler(
     """Loads all bundles; called by RunInference once per process."""
     # A served model reads client states from its folder.
     fetched = contextlib.ExitStack()
-    loaded = load(
-      [
-        bundle._replace(
-          folder=fetched.enter_context(self._staging.fetched(bundle.folder))
-        )
-        for bundle in self._found
-      ]
-    )
+    with failures.carried():
+      loaded = load(
+        [
+          bundle._replace(
+            folder=fetched.enter_context(self._staging.fetched(bundle.folder))
+          )
+          for bundle in self._found
+        ]
+      )
     weakref.finalize(loaded, fetched.close)
     return loaded
 
@@ -378,10 +410,11 @@ class BundleHandler(
     inference_args: dict[str, Any] | None = None,
   ) -> Iterable[base.PredictionResult]:
     """Returns each request with its answer."""
-    return [
-      base.PredictionResult(request, model.answer(request, self._max_rows))
-      for request in batch
-    ]
+    with failures.carried():
+      return [
+        base.PredictionResult(request, model.answer(request, self._max_rows))
+        for request in batch
+      ]
 
   def get_num_bytes(self, batch: Sequence[Request]) -> int:
     """Returns the size of the features, for Beam's metrics."""

@@ -184,7 +184,7 @@ class ExportPath:
     if version is None and was_killed:
       return self.history[-1]
     target = self._find_target(version)
-    if target.origin == self.history[-1].origin:
+    if target.bundles == self.history[-1].bundles:
       return self.history[-1]
     folders = {
       model: self.folder / model / str(target.version) for model in MODELS
@@ -210,9 +210,9 @@ class ExportPath:
     Raises:
       ExportError: If the labels cannot be read.
     """
-    origins = {entry.version: entry.origin for entry in self.history}
-    current = self.history[-1].origin
-    before = [one for one in origins.values() if one != current][-1:]
+    contents = {entry.version: entry.bundles for entry in self.history}
+    current = self.history[-1].bundles
+    before = [one for one in contents.values() if one != current][-1:]
     found = {}
     for model, one in labels.read(self.folder).items():
       has_canary = one.canary_share is not None
@@ -220,8 +220,8 @@ class ExportPath:
       elsewhere = {
         label: version
         for label, version in one.versions.items()
-        if origins.get(version) in before
-        or (label in routed and origins.get(version) != current)
+        if contents.get(version) in before
+        or (label in routed and contents.get(version) != current)
       }
       if elsewhere:
         found[model] = elsewhere
@@ -276,18 +276,19 @@ class ExportPath:
     )
     there = [entry for entry in self.history if entry.version in complete]
     if version is None:
-      origins = [entry.origin for entry in self.history]
-      position = origins.index(origins[-1])
+      # A checkpoint that is exported twice gives the same content twice.
+      contents = [entry.bundles for entry in self.history]
+      first = position = contents.index(contents[-1])
       while position:
         # What was current when this content was first released.
-        before = origins[position - 1]
-        copies = [entry for entry in there if entry.origin == before]
+        before = contents[position - 1]
+        copies = [entry for entry in there if entry.bundles == before]
         if copies:
           return copies[-1]
-        position = origins.index(before)
+        position = contents.index(before)
       raise errors.ExportError(
         f'{self.folder} has no version that was released before the current '
-        f'content, version {origins[-1]}'
+        f'content, version {self.history[first].version}'
       )
     for entry in there:
       if entry.version == version:

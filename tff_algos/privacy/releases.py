@@ -50,16 +50,6 @@ class Own(NamedTuple):
   how: str
 
 
-class Public(NamedTuple):
-  """A field that says nothing about the examples of any client.
-
-  Attributes:
-    what: What it is.
-  """
-
-  what: str
-
-
 class Replaced(NamedTuple):
   """A field of the client input in whose place another one is sent.
 
@@ -72,11 +62,11 @@ class Replaced(NamedTuple):
   why: str
 
 
-class Disclosed(NamedTuple):
-  """A field that reaches others without noise; its algorithm is refused.
+class Refused(NamedTuple):
+  """A field that cannot be clipped and noised; its algorithm is refused.
 
   Attributes:
-    why: How it does.
+    why: How it reaches others without, or what comes of it.
     instead: What to set instead; empty if nothing helps.
   """
 
@@ -84,55 +74,52 @@ class Disclosed(NamedTuple):
   instead: str = ''
 
 
-Treatment = Summed | Own | Public | Disclosed
+Treatment = Summed | Own | Refused
 
 _MEAN = Summed('every client has weight 1')
-_START = Disclosed(
+_START = Refused(
   'starts of cluster models are chosen by losses, and means of few clients',
   "set algorithm.initialization.mode to 'random'",
 )
-_PENALTY = Disclosed(
+_PENALTY = Refused(
   'the gradient of the penalty that a client receives is computed from the '
   'memberships of others',
   'set algorithm.laplacian.weight to 0',
 )
-_MEASUREMENT = Disclosed(
+_MEASUREMENT = Refused(
   'a measurement over all clients, without noise',
   'set algorithm.stationarity_interval to 0',
 )
-_PEER = Disclosed('clients receive the models of other clients')
-_NUM_CLIENTS = Public('the number of clients with examples')
-_K_MEANS = Disclosed(
+_PEER = Refused('clients receive the models of other clients')
+_CORRECTIONS = Refused(
+  'each client sums up its changes as they are, and the server what clipping '
+  'and noise leave of them, so the two part, and rounds correct for a drift '
+  'that is none'
+)
+_K_MEANS = Refused(
   'clusters are computed from single uploads, whose assignment no noise of a '
   'mean covers'
 )
-_SHARE = Disclosed(
+_SHARE = Refused(
   "it is the client's share of the examples, or of the number, of all clients",
   "set algorithm.membership.gradient_weight to 'none'",
 )
 
 # algorithm -> phase.field -> treatment, or that of all its fields.
-RELEASES: dict[str, Mapping[str, Treatment] | Disclosed] = {
+RELEASES: dict[str, Mapping[str, Treatment] | Refused] = {
   'brain_torrent': _PEER,
   'cfl': _K_MEANS,
-  'cmfl': Disclosed('the committee scores and selects single uploads'),
+  'cmfl': Refused('the committee scores and selects single uploads'),
   'ditto': {'train.local_weights': _MEAN},
   'fed_avg': {'train.local_weights': _MEAN},
-  'fed_dc': {
-    'train.local_weights': _MEAN,
-    'train.control_change': _MEAN,
-    'train.num_clients': _NUM_CLIENTS,
-  },
-  'fed_dyn': {
-    'train.local_weights': _MEAN,
-    'train.num_clients': _NUM_CLIENTS,
-  },
+  'fed_dc': _CORRECTIONS,
+  'fed_dyn': _CORRECTIONS,
   'fed_em': {
     'train.local_models': _MEAN,
     'seed_centers.local_weights': _START,
     'seed_losses.loss': _START,
   },
-  'fed_pac': Disclosed(
+  'fed_pac': Refused(
     'class centroids, heads and moments of single clients determine the heads '
     'of others'
   ),
@@ -147,7 +134,7 @@ RELEASES: dict[str, Mapping[str, Treatment] | Disclosed] = {
       "train (selection 'weighted_full'), so they decide on no one's sampling"
     ),
   },
-  'filter_decomposition': Disclosed('its rounds have not been analysed'),
+  'filter_decomposition': Refused('its rounds have not been analysed'),
   'fine_tuning': {'train.local_weights': _MEAN},
   'gossip': _PEER,
   'ifca': {
@@ -167,11 +154,11 @@ RELEASES: dict[str, Mapping[str, Treatment] | Disclosed] = {
     'shared.local_weights': _MEAN,
     'joint.membership': _PENALTY,
     'membership.membership': _PENALTY,
-    'membership.membership_gradient': Disclosed(
+    'membership.membership_gradient': Refused(
       'the server keeps the memberships, and may pull them together',
       "set algorithm.schedule to 'alternating' or 'shared_first'",
     ),
-    'count_labels.label_counts': Disclosed(
+    'count_labels.label_counts': Refused(
       'affinities of clients follow from their label counts; `count_noise` '
       'protects a label, not a client',
       'set algorithm.laplacian.weight to 0',
@@ -181,23 +168,18 @@ RELEASES: dict[str, Mapping[str, Treatment] | Disclosed] = {
       for field in ('gradient', 'loss', 'squared_mapping_norm')
     },
   },
-  'scaffold': {
-    'train.local_weights': _MEAN,
-    'train.control_change': _MEAN,
-  },
+  'scaffold': _CORRECTIONS,
 }
 
 # algorithm -> phase.field of the client input -> treatment.
-RECEIVED: dict[str, Mapping[str, Own | Public | Replaced | Disclosed]] = {
-  'fed_dc': {'train.num_clients': _NUM_CLIENTS},
-  'fed_dyn': {'train.num_clients': _NUM_CLIENTS},
+RECEIVED: dict[str, Mapping[str, Own | Replaced | Refused]] = {
   'fed_soft': {
     'train.importance_weights': Own("the client's own estimate"),
     'train.cluster_weights': Replaced(
       'importance_weights',
       "a client's share of the importance of all clients",
     ),
-    'train.pull': Disclosed(
+    'train.pull': Refused(
       'a client needs all cluster models to compute its updates of them',
       "set algorithm.download to 'all_centers'",
     ),
@@ -209,7 +191,6 @@ RECEIVED: dict[str, Mapping[str, Own | Public | Replaced | Disclosed]] = {
     'joint.client_weight': _SHARE,
     'membership.client_weight': _SHARE,
   },
-  'scaffold': {'train.num_clients': _NUM_CLIENTS},
 }
 
 
@@ -229,7 +210,7 @@ def summed_fields(
   """Returns phase -> summed field -> its treatment, of phases that have any.
 
   Raises:
-    ConfigError: If a field of the algorithm reaches others without noise, or is
+    ConfigError: If a field of the algorithm cannot be clipped and noised, or is
       not declared; or if clients receive one that is computed from others.
   """
   found: dict[str, dict[str, Summed]] = {}
@@ -274,7 +255,7 @@ def _treatment(
 
 
 def _declared(
-  declarations: Mapping[str, Mapping[str, Any] | Disclosed],
+  declarations: Mapping[str, Mapping[str, Any] | Refused],
   name: str,
   key: str,
   direction: str,
@@ -282,17 +263,17 @@ def _declared(
   """Returns the treatment of a field of an algorithm.
 
   Raises:
-    ConfigError: If there is none, or it is `Disclosed`.
+    ConfigError: If there is none, or it is `Refused`.
   """
   found = declarations.get(name, {})
-  treatment = found if isinstance(found, Disclosed) else found.get(key)
+  treatment = found if isinstance(found, Refused) else found.get(key)
   if treatment is None:
     raise errors.ConfigError(
       f'privacy: algorithm {name!r} does not declare what becomes of {key!r}, '
       f'which {direction}; declare it in tff_algos/privacy/releases.py, or '
       'train without privacy'
     )
-  if isinstance(treatment, Disclosed):
+  if isinstance(treatment, Refused):
     raise errors.ConfigError(
       f'privacy: algorithm {name!r} with these options cannot be private: '
       f'{key} {direction}, and {treatment.why}; '

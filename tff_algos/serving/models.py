@@ -106,7 +106,8 @@ class ModelStore:
     """Loads new and labelled versions by a thread while the context lasts.
 
     Raises:
-      UserError: If the labels of versions are damaged.
+      UserError: If the labels of versions are damaged, or name a version that
+        does not load.
     """
     stop = threading.Event()
     labels = watched.Watched(
@@ -161,11 +162,21 @@ class ModelStore:
           self._loaded[name] = kept
 
   def _load_labels(self) -> None:
-    """Takes over the labels of the file once all their versions are loaded."""
+    """Takes over the labels of the file once all their versions are loaded.
+
+    Raises:
+      UserError: If the file is damaged, or names a version that does not load.
+    """
     self._new_labels = labels_lib.read(self.folder)
     for name, one in self._new_labels.items():
       for version in {*one.versions.values()}:
-        self._load_first(name, self._version_folders(name, version))
+        try:
+          self._load_first(name, self._version_folders(name, version))
+        except errors.RequestError as error:
+          raise errors.UserError(
+            f'version labels {self.folder / labels_lib.LABELS_FILE} cannot be '
+            f'used: {error}. Change them with binaries.label.'
+          ) from error
     self.labels = self._new_labels
 
   def load_newest(self) -> None:

@@ -10,6 +10,7 @@ from concurrent import futures
 import numpy as np
 import pytest
 
+from pipelines.engines import failures
 from pipelines.publishing import staging as staging_lib
 from pipelines.scoring import bundles, model_choice
 from tests.testing import exportable
@@ -79,6 +80,31 @@ def test_cluster_model(loaded, cluster_id):
   assert answer.cluster_id == cluster_id
 
 
+def test_a_cluster_is_picked_in_parts():
+  """By the mean over labels; the mean of the parts' means is another."""
+  asked = []
+
+  class Model:
+    def predict(self, signature_name, inputs):
+      assert signature_name == 'pick_cluster'
+      asked.append(len(inputs['x']))
+      return {'mean_loss': np.float32([means[len(asked) - 1]])}
+
+  loaded = bundles.LoadedBundles({'cluster': Model()}, padding_label=0)
+  means = [[1.0, 2.0], [4.0, 1.0]]
+  assert loaded.pick(_X[:5], _Y[:5], max_rows=4) == 0
+  assert asked == [4, 1]
+  # Labels: one, none, and two places of one example.
+  labels = np.array([[7, 0], [0, 0], [0, 0], [0, 0], [7, 7]])
+  asked, means = [], [[1.0, 3.0], [3.0, 2.5]]
+  assert loaded.pick(_X[:5], labels, max_rows=2) == 0
+  assert asked == [2, 1]
+  asked, means = [], [[1.0, 3.0], [3.0, 1.5]]
+  assert loaded.pick(_X[:5], labels, max_rows=2) == 1
+  asked, means = [], [[np.inf, 3.0], [0.0, 9.0]]
+  assert loaded.pick(_X[:5], labels, max_rows=2) == 1
+
+
 @pytest.mark.parametrize('cluster_id', [0, 1])
 def test_cluster_is_picked_by_labelled_examples(loaded, cluster_id):
   server_state, _ = exportable.states(exportable.linear_model())
@@ -88,6 +114,24 @@ def test_cluster_is_picked_by_labelled_examples(loaded, cluster_id):
   y = y.argmax(axis=1).astype(np.int32)
   request = bundles.Request('x', _PICK, _X, _Y, x, y)
   assert loaded.answer(request, max_rows=4).cluster_id == cluster_id
+
+
+def test_errors_of_the_models_pass_through_any_engine(export, tmp_path):
+  copy = tmp_path / 'export'
+  shutil.copytree(export, copy)
+  found = _find(copy)
+  handler = bundles.BundleHandler(found, 4, staging_lib.Staging(copy))
+  loaded = handler.load_model()
+  choice = model_choice.Choice('personalized', 0, 'client_id')
+  with pytest.raises(failures.StepError) as caught:
+    handler.run_inference([bundles.Request('nobody', choice, _X, _Y)], loaded)
+  error = failures.find(RuntimeError(str(caught.value)))
+  assert isinstance(error, errors.RequestError) and 'nobody' in str(error)
+  (found[0].folder / 'saved_model.pb').unlink()
+  with pytest.raises(failures.StepError) as caught:
+    handler.load_model()
+  error = failures.find(RuntimeError(str(caught.value)))
+  assert isinstance(error, errors.ExportError)
 
 
 def test_one_thread_at_a_time_asks_a_model():
@@ -230,7 +274,7 @@ def test_picked_cluster_and_signatures(loaded):
   server_state, _ = exportable.states(exportable.linear_model())
   x = exportable.sample_inputs(40)
   y = exportable.oracle_logits(server_state.cluster_weights, 1, x)
-  assert loaded.pick(x, y.argmax(axis=1).astype(np.int32)) == 1
+  assert loaded.pick(x, y.argmax(axis=1).astype(np.int32), max_rows=40) == 1
   found = loaded.signatures()
   outputs = {
     'class_id': ('int32', (-1,)),

@@ -179,6 +179,21 @@ def test_a_release_after_a_rollback_goes_back_to_what_was_current(
   assert _rollback(target).origin == 1
 
 
+def test_rollback_goes_to_other_content(target, candidates):
+  """As of a checkpoint that is exported twice."""
+  for index in (0, 1, 1):
+    _release(target, candidates[index])
+  with releases.opened(target) as path:
+    assert path.rollback(2).version == 3  # It is current already.
+  assert _rollback(target).origin == 1
+  assert _content(target) == _expected(4, 0)
+  _release(target, candidates[1])
+  assert _rollback(target).origin == 1
+  _remove_old(target, keep_versions=2)
+  with pytest.raises(errors.ExportError, match='current content, version 1'):
+    _rollback(target)
+
+
 def test_a_damaged_lineage_is_named(target, candidates):
   folder = _release(target, candidates[0])['cluster_models']
   path = folder / 'assets.extra' / 'lineage.json'
@@ -410,6 +425,11 @@ def test_rollback_that_was_killed_is_completed_and_not_repeated(
 def test_server_follows_rollback_and_retention(target, tmp_path):
   exportable.write_all(tmp_path / 'a')
   bundles = {model: tmp_path / 'a' / model / '1' for model in releases.MODELS}
+  shutil.copytree(tmp_path / 'a', tmp_path / 'b')
+  others = {model: tmp_path / 'b' / model / '1' for model in releases.MODELS}
+  for folder in others.values():
+    path = folder / manifest.EXTRA_FOLDER / manifest.MANIFEST_FILE
+    path.write_text(path.read_text() + '\n')
   store = models.ModelStore(target)
   for _ in range(3):
     _release(target, bundles)
@@ -420,7 +440,7 @@ def test_server_follows_rollback_and_retention(target, tmp_path):
   assert store.get('cluster_models') is served
   with pytest.raises(errors.RequestError, match='no version 1; it has 2, 3'):
     store.get('cluster_models', 1)
-  _release(target, bundles)
+  _release(target, others)
   _rollback(target, 2)
   assert store.get('cluster_models').version == 5
   assert sorted(store.names()) == sorted(releases.MODELS)

@@ -275,7 +275,7 @@ def test_noise_of_a_fixed_order_is_that_of_a_tree():
   assert not np.allclose(totals[0], totals[2])
 
 
-@pytest.mark.parametrize('name', ['fed_avg', 'ifca', 'fed_soft', 'scaffold'])
+@pytest.mark.parametrize('name', ['fed_avg', 'ifca', 'fed_soft'])
 def test_with_no_noise_to_speak_of_a_round_is_that_of_the_algorithm(name):
   """Of clients with equally many examples, which all have the same weight."""
   config = mechanism.PrivacyConfig(noise_multiplier=1e-12, clip_norm=1e3)

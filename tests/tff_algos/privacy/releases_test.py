@@ -28,7 +28,7 @@ def _build(name, variant='', **options):
 @pytest.mark.parametrize(('name', 'variant'), _CASES)
 def test_every_uploaded_field_is_declared(name, variant):
   declared = releases.RELEASES[name]
-  if isinstance(declared, releases.Disclosed):
+  if isinstance(declared, releases.Refused):
     return  # Of any field.
   for phase in _build(name, variant).phases.values():
     purpose = algorithm_lib.phase_purpose(phase.name)
@@ -112,7 +112,7 @@ def test_an_algorithm_without_sums_is_refused():
 
 def _rows(declarations, own):
   for name, fields in declarations.items():
-    if isinstance(fields, releases.Disclosed):
+    if isinstance(fields, releases.Refused):
       fields = {'*': fields}
     for field, treatment in fields.items():
       match treatment:
@@ -120,11 +120,9 @@ def _rows(declarations, own):
           yield f'| {name} | `{field}` | clipped, summed, noised: {how} |'
         case releases.Own(how=how):
           yield f'| {name} | `{field}` | {own} the same client alone: {how} |'
-        case releases.Public(what=what):
-          yield f'| {name} | `{field}` | public: {what} |'
         case releases.Replaced(by=by, why=why):
           yield f'| {name} | `{field}` | `{by}` in its place: it is {why} |'
-        case releases.Disclosed(why=why, instead=instead):
+        case releases.Refused(why=why, instead=instead):
           remedy = f'; {instead}' if instead else ''
           yield f'| {name} | `{field}` | **refused**: {why}{remedy} |'
 

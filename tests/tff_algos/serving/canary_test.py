@@ -253,6 +253,11 @@ def test_labels_change_while_the_server_runs(ports, assign, folder, caplog):
       file.write(content)
     patience.until(lambda words=words: words in caplog.text)
     assert versions() == {3}
+    # Nothing was before for a server that starts.
+    starting = models.ModelStore(folder).refreshed()
+    with pytest.raises(errors.UserError, match='labels.json cannot') as error:
+      starting.__enter__()
+    assert words in str(error.value)
   assert caplog.text.count('version labels before are used on') == 3
   path.unlink()
   wait_for_labels(ports, labels_lib.Labels())
