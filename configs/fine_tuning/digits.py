@@ -26,10 +26,12 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   config = digits.get_config('fine_tuning', variant, _VARIANTS)
   config.name = f'FedAvg and fine-tuning on digits, 10:90, {variant}'
   # Only evaluations need fine-tuned models: evaluate once, at the end.
-  config.training.evaluation_interval = config.training.num_rounds
+  config.training.evaluation_interval = config.training.get_oneway_ref(
+    'num_rounds'
+  )
   config.algorithm.update(
     proximal_weight=0.1 if variant == 'proximal' else 0.0,
-    personalization_interval=config.training.num_rounds,
+    personalization_interval=config.training.get_oneway_ref('num_rounds'),
     global_proximal_weight=1e-4 if variant == 'fed_prox' else 0.0,
   )
   return config

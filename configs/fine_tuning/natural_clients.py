@@ -21,7 +21,9 @@ def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `natural_clients.VARIANTS`."""
   config = natural_clients.get_config('fine_tuning', variant)
   config.name = f'FedAvg and fine-tuning on natural clients, {variant}'
-  config.algorithm.personalization_interval = config.training.num_rounds
+  config.algorithm.personalization_interval = config.training.get_oneway_ref(
+    'num_rounds'
+  )
   config.algorithm.personal_training.optimizer.learning_rate = (
     0.1 if variant == 'stack_overflow' else 0.01
   )

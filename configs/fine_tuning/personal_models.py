@@ -21,9 +21,11 @@ def get_config(variant: str = 'cifar10_2') -> ml_collections.ConfigDict:
   config = few_classes.get_config('fine_tuning', variant, personal=True)
   config.name = f'FedAvg and fine-tuning, personal models, {variant}'
   # Only evaluations need fine-tuned models: evaluate once, at the end.
-  config.training.evaluation_interval = config.training.num_rounds
+  config.training.evaluation_interval = config.training.get_oneway_ref(
+    'num_rounds'
+  )
   config.algorithm.update(
-    personalization_interval=config.training.num_rounds,
+    personalization_interval=config.training.get_oneway_ref('num_rounds'),
     personal_training=config.algorithm.local_training,
   )
   return config

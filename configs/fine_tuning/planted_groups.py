@@ -27,10 +27,12 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
     # Fine-tuning has its own rate, and comes after all decays.
     config.lr_schedule.rates = ('local_training.optimizer.learning_rate',)
   # Only evaluations need fine-tuned models: evaluate once, at the end.
-  config.training.evaluation_interval = config.training.num_rounds
+  config.training.evaluation_interval = config.training.get_oneway_ref(
+    'num_rounds'
+  )
   config.algorithm.update(
     cohort_size=0,
-    personalization_interval=config.training.num_rounds,
+    personalization_interval=config.training.get_oneway_ref('num_rounds'),
     personal_training={'num_local_epochs': 5},
   )
   return config

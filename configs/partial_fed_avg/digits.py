@@ -44,5 +44,7 @@ def get_config(variant: str = 'fed_per') -> ml_collections.ConfigDict:
     config.algorithm.local_training.num_local_epochs = 1
   elif variant == 'fed_alt':
     config.algorithm.private_training.num_local_epochs = 5
-    config.algorithm.personalization_interval = config.training.num_rounds
+    config.algorithm.personalization_interval = config.training.get_oneway_ref(
+      'num_rounds'
+    )
   return config

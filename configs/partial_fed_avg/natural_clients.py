@@ -43,6 +43,6 @@ def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
   config.algorithm.update(
     private=(private,),
     schedule='private_first',
-    personalization_interval=config.training.num_rounds,
+    personalization_interval=config.training.get_oneway_ref('num_rounds'),
   )
   return config

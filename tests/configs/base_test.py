@@ -99,6 +99,16 @@ def test_every_option_is_overridden_by_a_flag(path):
   assert found == {key: value for key, (_, value) in options.items()}
 
 
+def test_a_training_at_the_end_follows_the_number_of_rounds():
+  flag = '--config=configs/fine_tuning/digits.py'
+  config = _flags(flag, '--config.training.num_rounds=7')
+  assert config.algorithm.personalization_interval == 7
+  assert config.training.evaluation_interval == 7
+  config = _flags(flag, '--config.training.evaluation_interval=7')
+  assert config.algorithm.personalization_interval == 30
+  assert config.training.num_rounds == 30
+
+
 def _bases():
   fixed = {'model': 'mlp', 'source': 'digits', 'law': 'iid'}
   algorithm = {'algorithm': 'fed_avg'}

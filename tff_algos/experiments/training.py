@@ -1,6 +1,7 @@
 """Training of an experiment on the dataset in its workdir."""
 
 import contextlib
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -143,6 +144,7 @@ def train(
     )
     done = _check_rounds(opened)
     _check_selection(opened, done)
+    _check_personalization(opened)
     opened.checkpoints.on_saved = on_checkpoint
     opened.checkpoints.remove_unfinished()
     if opened.parent and not done:
@@ -258,6 +260,33 @@ def _check_selection(opened: session.Session, done: int) -> None:
       f'with the {before}, whose values do not compare. Set metric and mode as '
       'they were, or take another --workdir'
     )
+
+
+def _check_personalization(opened: session.Session) -> None:
+  """Checks that the last round has personalized models of its own.
+
+  Warns if they are of an earlier round.
+
+  Raises:
+    ConfigError: If the rounds of the run train none.
+  """
+  algorithm = opened.config.algorithm
+  interval = getattr(algorithm, 'personalization_interval', 0)
+  if not interval or getattr(algorithm, 'schedule', '') == 'beside':
+    return
+  first, last = _first_round(opened), opened.training.num_rounds
+  newest = last - last % interval
+  if newest == last:
+    return
+  when = f'last in round {newest}' if newest > first else 'in no round of them'
+  text = (
+    f'config.algorithm.personalization_interval is {interval}: of the rounds '
+    f'{first + 1} to {last} personalized models are trained {when}; set a '
+    f'divisor of {last}, such as {math.gcd(last, last - first)}'
+  )
+  if newest <= first:
+    raise errors.ConfigError(text)
+  logging.warning('%s', text)
 
 
 def _first_round(opened: session.Session) -> int:

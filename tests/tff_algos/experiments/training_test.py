@@ -52,6 +52,35 @@ def test_more_rounds_go_on_and_fewer_are_refused(
   assert (tmp_path / 'config.json').read_bytes() == before
 
 
+def test_the_last_round_has_personalized_models_of_its_own(caplog):
+  def check(interval, first, last, schedule='after'):
+    algorithm = types.SimpleNamespace(
+      personalization_interval=interval, schedule=schedule
+    )
+    opened = types.SimpleNamespace(
+      config=types.SimpleNamespace(algorithm=algorithm),
+      parent=types.SimpleNamespace(round_num=first) if first else None,
+      training=types.SimpleNamespace(num_rounds=last),
+    )
+    training._check_personalization(opened)
+
+  for fits in ((30, 0, 30), (10, 30, 40), (1, 17, 47), (0, 0, 7)):
+    check(*fits)
+  check(30, 0, 20, 'beside')  # Not an option of this schedule.
+  assert not caplog.text
+  text = (
+    'rounds 1 to 20 .* in no round of them; set a divisor of 20, such as 20'
+  )
+  with pytest.raises(errors.ConfigError, match=text):
+    check(30, 0, 20)
+  with pytest.raises(errors.ConfigError, match='31 to 40 .* such as 10'):
+    check(30, 30, 40)
+  check(30, 17, 47)
+  assert 'trained last in round 30; set a divisor of 47, such as 1' in (
+    caplog.text
+  )
+
+
 @pytest.mark.parametrize(('num_examples', 'is_shown'), [(3, True), (0, False)])
 def test_validation_is_shown_if_there_are_examples(num_examples, is_shown):
   dataset = types.SimpleNamespace(

@@ -126,9 +126,7 @@ def score_clients(
         continue
       cluster_id = -1
       if train.num_examples:
-        cluster_id = candidate.loaded.pick(
-          train.x, train.y, SCORING.max_rows
-        )
+        cluster_id = candidate.loaded.pick(train.x, train.y, SCORING.max_rows)
       champion_scores, candidate_scores = (
         _score(one, client_id, test, train, model)
         for one in (champion, candidate)

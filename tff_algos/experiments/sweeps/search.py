@@ -480,7 +480,8 @@ class _TrialQueue:
     if math.isfinite(mean):
       self._study.tell(trial.number, mean)
     else:
-      self._study.tell(trial.number, state=self._states.FAIL)
+      # Optuna forgets failures, and would draw them again and again.
+      self._study.tell(trial.number, state=self._states.PRUNED)
 
   def _set_aside(
     self, trial: _Trial, run: str, error: errors.UserError

@@ -406,11 +406,17 @@ def test_a_search_interrupted_between_two_values_goes_on(
   assert _trials(tmp_path / 'parts') == _trials(tmp_path / 'whole')
 
 
-def test_a_trial_without_a_score_has_no_objective(tmp_path):
+def test_a_trial_without_a_score_has_no_objective_and_no_second_run(tmp_path):
   engine = _Engine()
   engine.final = lambda score: float('nan')
-  search.search(_OPTIONS, tmp_path, engine)
-  assert {trial.state.name for trial in _study(tmp_path).trials} == {'FAIL'}
+  options = _OPTIONS._replace(
+    ranges={_WEIGHT: ranges.Choices((0.1, 1.0))}, num_trials=8, num_seeds=1
+  )
+  search.search(options, tmp_path, engine)
+  trials = _study(tmp_path).trials
+  assert len(trials) == 8
+  assert not [one.value for one in trials if one.state.name == 'COMPLETE']
+  assert len(engine.started) == len({str(one.params) for one in trials}) == 2
 
 
 @pytest.mark.parametrize(
