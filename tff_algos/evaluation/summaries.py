@@ -9,7 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 # Ends of metric names of which the smallest value is the best.
-_ERRORS = ('loss', 'mse', 'error')
+_ERRORS = (
+  *('loss', 'mse', 'error', 'inertia', 'moved_clients', 'num_undecided'),
+  *('consensus_distance', 'transition_distance', 'variance', 'mapping_norm'),
+)
 # What a name of a metric ends with in the other members of a `ClientSummary`.
 _MEMBERS = ('_plain_mean', '_worst_decile')
 _NUM_NAN = '_num_nan'

@@ -80,7 +80,12 @@ def test_the_order_of_clients_does_not_matter(clients, random, better):
     ('participating/test/personalized/mse_worst_decile', True),
     ('unseen/test/cluster/mse_plain_mean', True),
     ('participating/membership/error', True),
+    ('participating/membership/num_undecided', True),
     ('train/loss', True),
+    ('train/moved_clients', True),
+    ('train/consensus_distance', True),
+    # Of groups that part it grows.
+    ('train/cluster_model_distance', False),
     ('loss/accuracy', False),
   ],
 )

@@ -97,11 +97,13 @@ def _tell(sweep, position, cells, name, criterion) -> str:
 def _by_seed(cell: sweep_lib.Cell, name: str) -> dict[int, float]:
   """Returns seed -> score of the runs with one, finite or not.
 
-  A score is NaN, too, where no client has examples: then none of them has a
-  score that is not finite.
+  Under an attack it is that of honest clients, where it is known: attackers
+  train on labels that no evaluation has. A score is NaN, too, where no client
+  has examples: then none of them has a score that is not finite.
   """
+  honest = name.replace('participating', 'attack/honest', 1)
   return {
-    seed: point[name]
+    seed: point.get(honest, point[name])
     for seed, point in zip(cell.seeds, cell.last, strict=True)
     if point.get(name) is not None
     and not (np.isnan(point[name]) and point.get(f'{name}_num_nan') == 0)

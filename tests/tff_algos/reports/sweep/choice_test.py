@@ -50,6 +50,20 @@ def test_the_best_mean_is_chosen_and_how_far_others_are_behind(tmp_path):
   ]
 
 
+def test_attackers_choose_nothing(tmp_path):
+  sweep = _sweep(tmp_path, {(1,): (0.4,), (2,): (0.5,)})
+  for cell, score in zip(sweep.cells, (0.8, 0.7), strict=True):
+    path = cell.runs[0].workdir / 'evaluation' / 'summary.json'
+    content = json.loads(path.read_text())
+    name = 'attack/honest/validation/personalized/accuracy'
+    content['last'][name] = score
+    sealed_json.write(path, content)
+  sweep = sweep_lib.read(tmp_path)
+  (told,) = choice.sentences(sweep, plan_lib.Question(_KEY))
+  assert told.startswith('num_clusters=1 is the best')
+  assert 'round: 80.0 % (1 seed). Worse' in told
+
+
 def _unfinish(run):
   (run.workdir / 'evaluation' / 'summary.json').unlink()
 
