@@ -157,6 +157,7 @@ def chain(
 
   Raises:
     ExportError: If there is no such version in the history.
+    DataError: If a lineage is damaged, or of an older version of this library.
   """
   folder = pathlib.Path(export_dir)
   history = {one.version: one for one in releases.read_history(folder)}
@@ -194,14 +195,20 @@ def chain(
     )
   )
   round_num: int | None = release.round_num
-  while True:
-    steps.append((f'run {os.path.normpath(run)}', _facts(found, round_num)))
-    parent = found.get('parent')
-    if not parent:
-      return steps
-    run = run / parent['run']
-    round_num = parent.get('round_num')
-    found = _read_of(run, parent['dataset_version'])
+  try:
+    while True:
+      steps.append((f'run {os.path.normpath(run)}', _facts(found, round_num)))
+      parent = found.get('parent')
+      if not parent:
+        return steps
+      found = _read_of(run / parent['run'], parent['dataset_version'])
+      run, round_num = run / parent['run'], parent.get('round_num')
+  except (KeyError, TypeError, AttributeError) as error:
+    raise errors.DataError(
+      f'the lineage of {os.path.normpath(run)} cannot be read: {error!r} in '
+      f'{lineage_table.FILE} of the run, or of its child or bundle. It is '
+      'damaged, or of an older version of this library.'
+    ) from None
 
 
 def chain_text(steps: list[tuple[str, Mapping[str, Any]]]) -> str:

@@ -90,10 +90,20 @@ class MlflowTracker:
         self._client.log_artifact(self.run_id, str(path), 'report')
 
   def register(self, model: tracker.Model) -> None:
-    """Sends a bundle as a model of MLflow, and registers it as a version."""
+    """Sends a bundle as a model of MLflow, and registers it as a version.
+
+    Nothing is sent if it was registered before.
+    """
     name = f'{self._config.experiment}.{model.name}'
     place = f'{model.name}/{model.bundle.name}'
+    tags = {key: str(value) for key, value in model.provenance.items()}
     with self._failures(), tempfile.TemporaryDirectory() as folder:
+      uri = self._client.get_run(self.run_id).info.artifact_uri
+      found = self._client.search_model_versions(f"name='{name}'")
+      if any(
+        (one.source, one.tags) == (f'{uri}/{place}', tags) for one in found
+      ):
+        return
       shutil.copytree(model.bundle, pathlib.Path(folder, _SAVED_MODEL))
       described = self._models.Model(
         run_id=self.run_id,
@@ -114,8 +124,6 @@ class MlflowTracker:
       self._client.log_artifacts(self.run_id, folder, place)
       if not self._client.search_registered_models(f"name='{name}'"):
         self._client.create_registered_model(name)
-      uri = self._client.get_run(self.run_id).info.artifact_uri
-      tags = {key: str(value) for key, value in model.provenance.items()}
       self._client.create_model_version(
         name, f'{uri}/{place}', self.run_id, tags=tags
       )

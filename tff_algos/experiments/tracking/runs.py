@@ -9,8 +9,10 @@ import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from absl import logging
+
 from tff_algos.core import config as config_lib
-from tff_algos.core import sealed_json
+from tff_algos.core import errors, sealed_json
 from tff_algos.experiments import experiment
 from tff_algos.experiments.tracking import (
   mlflow_tracker,
@@ -45,13 +47,16 @@ def opened(
     return
   path = pathlib.Path(folder, _FILE)
   found = _open(config, path.parent, _read_ids(path).get(name))
-  has_failed = True
   try:
     remember(config, folder, found)
     yield found
-    has_failed = False
-  finally:
-    found.close(has_failed)
+  except BaseException:
+    try:
+      found.close(has_failed=True)
+    except errors.UserError as error:  # It hides no other one.
+      logging.error('%s', error)
+    raise
+  found.close()
 
 
 def remember(

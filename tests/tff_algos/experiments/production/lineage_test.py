@@ -1,6 +1,7 @@
 """Chains from served versions to raw files, through parents and rollbacks."""
 
 import dataclasses
+import json
 import shutil
 import types
 
@@ -43,7 +44,7 @@ def _release(export, entry, content):
   for model in releases.MODELS:
     bundle = bundles[model] = export.parent / entry.dataset_version / model
     (bundle / manifest.EXTRA_FOLDER).mkdir(parents=True)
-    manifest.write_manifest(bundle, exportable.PROVENANCE, {})
+    manifest.write_manifest(bundle, exportable.PROVENANCE, {'of': content})
   with releases.opened(export) as path:
     path.release(bundles, entry, content)
 
@@ -116,6 +117,25 @@ def test_chain_to_a_run_that_was_done_anew(production):
   sealed_json.write(older / 'lineage.json', content)
   *_, run = lineage.chain(production / 'export', 2)
   assert run[1]['lineage'] == 'lineage.json is not there any more'
+
+
+@pytest.mark.parametrize(
+  ('key', 'value'),
+  [
+    # Before parents had the version of their dataset.
+    ('parent', {'run': '../2026-11-19', 'round_num': 30}),
+    ('dataset', 'v-2026-11-20'),
+  ],
+)
+def test_a_lineage_of_other_fields_is_named(production, key, value):
+  run = production / 'runs' / '2026-11-20'
+  content = sealed_json.read(run / 'lineage.json', '')
+  for model in releases.MODELS:
+    bundle = production / 'export' / model / '2'
+    path = bundle / manifest.EXTRA_FOLDER / releases.LINEAGE_FILE
+    path.write_text(json.dumps({**content, key: value}))
+  with pytest.raises(errors.DataError, match=f'lineage of {run} cannot be'):
+    lineage.chain(production / 'export', 2)
 
 
 def test_the_copy_of_a_bundle_is_read_first(production):

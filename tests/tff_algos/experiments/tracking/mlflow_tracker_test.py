@@ -109,15 +109,18 @@ def test_pictures_and_models_with_their_signature(mlflow, tmp_path):
   opened = _open()
   opened.add_pictures([tracked.write_picture(tmp_path)])
   model = tracker.read_model(tracked.write_bundle(tmp_path))
-  for _ in range(2):
-    opened.register(model)
+  # Of the same release nothing is sent again.
+  for provenance in (model.provenance, model.provenance, {'round_num': 8}):
+    opened.register(model._replace(provenance=provenance))
   client = mlflow.MlflowClient()
   names = {file.path for file in client.list_artifacts(opened.run_id, 'report')}
   assert names == {'report/accuracy.png'}
   versions = client.search_model_versions("name='lab.cluster_models'")
   assert sorted(int(version.version) for version in versions) == [1, 2]
   assert {version.run_id for version in versions} == {opened.run_id}
-  assert versions[0].tags == {
+  tags = {int(version.version): version.tags for version in versions}
+  assert tags[2] == {'round_num': '8'}
+  assert tags[1] == {
     'round_num': '7',
     'config_hash': 'abc',
     'dataset_version': 'v1',

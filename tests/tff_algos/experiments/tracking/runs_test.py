@@ -21,7 +21,9 @@ class _Tracker:
     self.calls.append(('open', config.experiment, options, name, run_id))
 
   def __getattr__(self, name):
-    return lambda *values: self.calls.append((name, *values))
+    return lambda *values, **named: self.calls.append(
+      (name, *values, *named.values())
+    )
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ def test_programs_of_a_workdir_share_a_run(tmp_path, calls):
   assert calls[0][3:] == ('sweep/seed_0', None)
   assert calls[0][2]['algorithm.num_clusters'] == 2
   assert calls[3][4] == 'first'
-  assert calls[2] == calls[5] == ('close', False)
+  assert calls[2] == calls[5] == ('close',)
   assert calls[1][1] == [folder / 'report' / 'accuracy.png']
   assert calls[4][1].name == 'cluster_models'
   ids = sealed_json.read(folder / 'tracking.json', '')
@@ -99,6 +101,26 @@ def test_an_error_of_the_tracker_keeps_its_run(tmp_path, calls):
     raise errors.InfrastructureError('away')
   assert calls[-1] == ('close', True)
   assert (tmp_path / 'tracking.json').is_file()
+
+
+def test_an_error_of_the_tracker_hides_no_other_one(
+  tmp_path, calls, monkeypatch, caplog
+):
+  def fail(self, has_failed=False):
+    raise errors.InfrastructureError(f'away, {has_failed}')
+
+  monkeypatch.setattr(_Tracker, 'close', fail, raising=False)
+  with (
+    pytest.raises(errors.DataError, match='bad data'),
+    runs.opened(_config(), tmp_path),
+  ):
+    raise errors.DataError('bad data')
+  assert 'away, True' in caplog.text
+  with (
+    pytest.raises(errors.InfrastructureError, match='away, False'),
+    runs.opened(_config(), tmp_path),
+  ):
+    pass
 
 
 def test_a_training_that_is_killed_keeps_its_run(tmp_path, calls, monkeypatch):
