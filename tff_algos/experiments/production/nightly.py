@@ -22,7 +22,7 @@ from pipelines import options as dataset_options
 from pipelines.partitions import registry as laws
 from pipelines.publishing import versions
 from tff_algos.core import checks, durable, errors
-from tff_algos.data import dates, integrity, layout, raw_features
+from tff_algos.data import dates, integrity, layout, raw_features, schema
 from tff_algos.experiments import (
   datasets,
   evaluating,
@@ -251,7 +251,8 @@ class _Night:
     next night.
 
     Raises:
-      DataError: If the version was removed since, and the night not released.
+      DataError: If no client can train; or if the version was removed since,
+        and the night not released.
     """
     link = self._run / 'dataset'
     if link.is_symlink() and not link.exists():
@@ -268,6 +269,11 @@ class _Night:
           needed=self._continued_versions(),
         ),
       )
+      if not result.manifest['num_clients'][schema.PARTICIPATING]:
+        raise errors.DataError(
+          f'no client of {self._date} has a labelled example to train with; '
+          'start the same night again when the labels are there'
+        )
       datasets.write_card(
         self._folder, self._options.beam_options, version=result.version
       )

@@ -71,6 +71,7 @@ def release(
         facts,
       )
       found = path.history[-1]
+      _warn_of_canaries(target)
     if found.version != path.history[-1].version:
       logging.info(
         'The candidate was released as version %d; version %d is current. '
@@ -86,6 +87,23 @@ def release(
       path.remove_old(keep_versions)
   lineage.write(config, folder, target)
   return found
+
+
+def _warn_of_canaries(target: pathlib.Path) -> None:
+  """Warns of models whose requests do not go to the newest version."""
+  try:
+    found = labels.read(target)
+  except errors.ExportError as error:  # It is released nevertheless.
+    logging.warning('%s', error)
+    return
+  for model, one in found.items():
+    if one.canary_share is not None:
+      logging.warning(
+        'Requests to %s that name no version are answered by the labelled '
+        'ones, %s, until binaries.label changes that.',
+        model,
+        ', '.join(f'{name}={value}' for name, value in one.versions.items()),
+      )
 
 
 def _check_champion(

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shutil
 from typing import Any, NamedTuple
 
@@ -392,6 +393,20 @@ def test_a_first_night_done_anew_starts_from_nothing(tmp_path):
   run = production.run_folder(nights.FIRST)
   assert _rounds(run)[-1] == nights.NUM_ROUNDS
   assert production.run(nights.SECOND)['parent'] == f'runs/{nights.FIRST}'
+
+
+def test_a_night_without_labels_waits_for_them(tmp_path):
+  production = Production(tmp_path / 'raw', tmp_path / 'production')
+  nights.write_day(production.raw, nights.FIRST, 'abyz')
+  (path,) = production.raw.glob('*.csv')
+  labelled = path.read_text()
+  path.write_text(re.sub(r'\b(yes|no)\b', '', labelled))
+  dataset = {'keep_unlabelled': True}
+  with pytest.raises(errors.DataError, match='no client of .* has a labelled'):
+    production.run(nights.FIRST, nightly.DATASET, dataset=dataset)
+  path.write_text(labelled)
+  production.run(nights.FIRST, nightly.DATASET, dataset=dataset)
+  assert (production.run_folder(nights.FIRST) / 'dataset').exists()
 
 
 def _link(folder: pathlib.Path, target: pathlib.Path):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import re
 import shutil
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from tff_algos.experiments.production import (
   lineage,
   releasing,
 )
-from tff_algos.export import manifest, releases
+from tff_algos.export import labels, manifest, releases
 
 
 class Run(NamedTuple):
@@ -224,6 +225,17 @@ def test_damaged_labels_are_told_before_a_release(run):
     )
   assert releases.read_history(run.target) == []
   assert releasing.release(*run).version == 1
+
+
+def test_a_canary_keeps_requests_from_a_release(run, caplog):
+  _publish_other(run)
+  labelled = labels.Labels({'stable': 1, 'canary': 1}, 0.1)
+  labels.assign(run.target, ['cluster_models'], labelled)
+  gating.gate(*run)
+  assert releasing.release(*run).version == 2
+  told = 'Requests to cluster_models that name no version .* stable=1, canary=1'
+  assert re.search(told, caplog.text)
+  assert 'Requests to personalized_models' not in caplog.text
 
 
 def test_two_export_paths_of_one_run(run, tmp_path, monkeypatch):
