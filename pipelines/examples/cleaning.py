@@ -254,8 +254,13 @@ def locate(letter: DeadLetter, source: base.Source) -> DeadLetter:
 
 
 def redact(letter: DeadLetter) -> DeadLetter:
-  """Returns a dead letter without content of the raw data."""
-  return letter._replace(value=None, client_id=None, row=None)
+  """Returns a dead letter without content of the raw data.
+
+  A file without lines may be that of one example, whose path then tells its
+  client or class.
+  """
+  file = None if letter.line is None else letter.file
+  return letter._replace(value=None, client_id=None, row=None, file=file)
 
 
 def _stack(

@@ -23,7 +23,7 @@ from tff_algos.data import schema as schema_lib
 # recipe and raw data changes.
 CODE_VERSION = 5
 # The same for the dead letters alone.
-DEAD_LETTER_VERSION = 5
+DEAD_LETTER_VERSION = 6
 
 
 def describe_recipe(

@@ -38,7 +38,7 @@ class Column:
   def __post_init__(self) -> None:
     checks.check_one_of('type', self.type, (NUMBER, INTEGER, TIME, TEXT))
     is_ranged = self.minimum is not None or self.maximum is not None
-    if is_ranged and self.type not in (NUMBER, INTEGER):
+    if is_ranged and not self.is_number:
       raise errors.ConfigError(
         f'a column of type {self.type!r} takes no minimum and no maximum, got '
         f'{self.minimum!r} and {self.maximum!r} for {self.name!r}'
@@ -53,6 +53,11 @@ class Column:
         f'allowed must be at least one value, got none for {self.name!r}'
       )
 
+  @property
+  def is_number(self) -> bool:
+    """Returns whether its cells are numbers."""
+    return self.type in (NUMBER, INTEGER)
+
   def find_problem(self, cell: Any) -> base.Problem | None:
     """Returns the error of a cell of this column, or None if it is valid."""
     if is_empty(cell):
@@ -61,7 +66,7 @@ class Column:
       return self._problem('not one of the allowed values', cell)
     if self.type == TIME and parse_time(cell) is None:
       return self._problem('not a number, date or time', cell)
-    if self.type in (NUMBER, INTEGER):
+    if self.is_number:
       return self._find_problem_of_number(cell)
     return None
 

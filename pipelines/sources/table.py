@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.examples import raw_columns
 from pipelines.sources import base, cells, files, windows
 from tff_algos.core import checks, errors
 from tff_algos.core import config as config_lib
@@ -356,6 +357,10 @@ class Table(base.FileSource):
     y = self._parse_label(row)
     column = options.time_column
     time = cells.parse_time(row[column]) if column else None
+    problem = self._find_problem(row, x, raw, y, time)
+    if problem is None and options.window_length is not None:
+      # Here the row is named; later it would be its window.
+      problem = raw_columns.find_problem(raw, self._row_spec)
     client, group = (
       cells.spell(row[column]) or None if column else None
       for column in (options.client_column, options.group_column)
@@ -364,9 +369,19 @@ class Table(base.FileSource):
       x=raw or np.array(x),
       y=y,
       client=client,
-      problem=self._find_problem(row, x, raw, y, time),
+      problem=problem,
       group=group,
       time=time,
+    )
+
+  @functools.cached_property
+  def _row_spec(self) -> spec_lib.FeatureSpec:
+    """Returns the features of one row of a window."""
+    return spec_lib.FeatureSpec(
+      tuple(
+        dataclasses.replace(feature, length=None)
+        for feature in self._options.features
+      )
     )
 
   def _raw_value(self, feature: spec_lib.Feature, cell: Any) -> Any:
@@ -384,15 +399,18 @@ class Table(base.FileSource):
 
   def _number(self, cell: Any) -> float | None:
     """Returns a number, NaN if it is missing; None if it is something else."""
-    if cells.is_empty(cell) or str(cell).strip() in self._options.na_values:
-      return math.nan
-    return cells.parse_number(cell)
+    return math.nan if self._is_missing(cell) else cells.parse_number(cell)
+
+  def _is_missing(self, cell: Any) -> bool:
+    """Returns whether a number is missing."""
+    return cells.is_empty(cell) or str(cell).strip() in self._options.na_values
 
   def _label_cell(self, row: Mapping[str, Any]) -> Any:
-    """Returns the cell of the label; None without a column of labels."""
+    """Returns the cell of the label; None without one, or without a number."""
     # An index that pandas writes has no name, either.
-    column = self._options.label_column
-    return row[column] if column else None
+    cell = row[column] if (column := self._options.label_column) else None
+    is_number = self._options.classes is None
+    return None if is_number and self._is_missing(cell) else cell
 
   def _parse_label(self, row: Mapping[str, Any]) -> float | None:
     """Returns the number or class of a row, None if it has none."""
@@ -416,7 +434,9 @@ class Table(base.FileSource):
     """Returns the first error of a row, or None; see `_parse`."""
     options = self._options
     for column in options.schema:
-      problem = column.find_problem(row[column.name])
+      cell = row[column.name]
+      is_missing = column.is_number and self._is_missing(cell)
+      problem = column.find_problem(None if is_missing else cell)
       if problem is not None:
         return problem
     for column, value in zip(options.feature_columns, x, strict=True):

@@ -216,6 +216,15 @@ def test_place_of_a_dead_letter(file, line, place):
   assert letter.place == place
 
 
+def test_a_redacted_letter_does_not_name_the_file_of_one_example():
+  letter = cleaning.DeadLetter(
+    *('all', 3, 'damaged', None, 'b', 'ann', 'ann/melanoma/1.png', None)
+  )
+  assert cleaning.redact(letter) == cleaning.DeadLetter('all', 3, 'damaged')
+  letter = cleaning.DeadLetter('all', 3, 'damaged', file='table.csv', line=5)
+  assert cleaning.redact(letter) == letter
+
+
 def test_group_that_is_no_text():
   example = base.RawExample(_GOOD, 1, group='\udcff')
   assert cleaning.find_problem(example, _IMAGES) is None

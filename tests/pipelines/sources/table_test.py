@@ -1,9 +1,10 @@
+import dataclasses
 import tracemalloc
 
 import numpy as np
 import pytest
 
-from pipelines.sources import base, registry, table
+from pipelines.sources import base, cells, registry, table
 from tff_algos.core import errors
 from tff_algos.features import spec
 
@@ -177,6 +178,60 @@ def test_malformed_rows_of_windows_are_named():
     (('not a number, date or time', 't', "'soon'"), 3),
     (('the client or the time is missing, which windows need', None, None), 4),
   ]
+
+
+@pytest.mark.parametrize(
+  ('cell', 'options', 'reason'),
+  [
+    ('NA', {}, "missing; allow it by missing='mean' or 'indicator'"),
+    ('inf', {}, 'not a finite float32 number'),
+    (
+      -1,
+      {'encoding': 'log', 'missing': 'mean'},
+      'negative, which has no logarithm',
+    ),
+  ],
+)
+def test_rows_of_windows_that_cannot_be_encoded_are_named(
+  cell, options, reason
+):
+  rows = [('a', t, v, 0) for t, v in enumerate([1, cell, 3, 4])]
+  source = _windows(rows, features=(spec.Feature('v', **options),))
+  (block,) = source.blocks()
+  examples = list(source.read(block))
+  assert [one.problem and one.problem.reason for one in examples] == [
+    *(reason, reason, None)
+  ]
+  assert [source.locate('train', i).line for i in range(2)] == [1, 1]
+  problem = examples[0].problem
+  assert (problem.column, problem.value) == ('v', repr(source._number(cell)))
+
+
+def test_missing_numbers_are_missing_everywhere():
+  class Given(_Rows):
+    ROWS = tuple(
+      {'a': a, 'b': 1, 'y': y, 'who': 'ann'}
+      for a, y in ((1, 'NA'), ('NA', 2), ('n/a', 3), (4, 'NaN'), (5, '?'))
+    )
+
+  nullable = cells.Column('a', 'integer', nullable=True, minimum=1.0)
+  options = {
+    'feature_columns': (),
+    'features': (spec.Feature('a', missing='mean'),),
+  }
+  source = Given(_options(schema=(nullable,), **options), 0)
+  (block,) = source.blocks()
+  examples = list(source.read(block))
+  assert [one.y for one in examples] == [None, 2, 3, None, None]
+  assert [one.problem and one.problem.reason for one in examples] == [
+    *(None, None, 'not a finite number', None, None)
+  ]
+  needed = dataclasses.replace(nullable, nullable=False)
+  source = Given(_options(schema=(needed,), **options), 0)
+  assert list(source.read(block))[1].problem == ('empty', 'a', None)
+  # Of classes it may be one.
+  source = Given(_options(classes=('NA', '2', '3'), **options), 0)
+  assert [one.y for one in source.read(block)][:2] == [0, 1]
 
 
 def test_windows_of_one_row_need_a_client():
