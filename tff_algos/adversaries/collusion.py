@@ -15,9 +15,10 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
-from tff_algos.rounds import aggregation, collected_means, composer
+from tff_algos.rounds import aggregation, collected_means, composer, plans
 
 _STARTS = 'attack_starts'
+_COUNT = 'attack_count'
 
 
 def _alie(rows, num_false, config):
@@ -82,7 +83,12 @@ def collude(
       (field, start_of(message, client_input, result))
       for field, start_of in phase.uploads.items()
     )
-    return output._replace(result=OrderedDict(result, **{_STARTS: starts}))
+    # Nobody averages a client without examples, or one that is not drawn.
+    count = tf.reduce_sum(data.mask)
+    if isinstance(phase.client_input, plans.Contribution):
+      count *= client_input.counts
+    sent = {_STARTS: starts, _COUNT: count}
+    return output._replace(result=OrderedDict(result, **sent))
 
   def server_update(server_state, aggregates):
     aggregates = dict(aggregates)
@@ -91,6 +97,7 @@ def collude(
       {field: aggregates[field].values for field in phase.uploads},
       starts,
       tf.gather(tf.constant(is_attacker), starts.client_index),
+      (aggregates.pop(_COUNT).values > 0) | ~starts.is_valid,
       config,
     )
     for field, values in false.items():
@@ -101,18 +108,19 @@ def collude(
   return collecting._replace(
     client_work=work,
     aggregation=OrderedDict(
-      collecting.aggregation, **{_STARTS: aggregation.Collect()}
+      collecting.aggregation,
+      **dict.fromkeys((_STARTS, _COUNT), aggregation.Collect()),
     ),
     server_update=server_update,
   )
 
 
-def _falsify(uploads, starts, attacks, config):
+def _falsify(uploads, starts, attacks, contributes, config):
   """Returns the uploads with those of attackers replaced, and the metrics."""
   uploads = OrderedDict((field, uploads[field]) for field in starts.values)
   updates = trees.subtract(uploads, starts.values)
-  is_false = starts.is_valid & attacks
-  is_honest = starts.is_valid & ~attacks
+  is_false = starts.is_valid & contributes & attacks
+  is_honest = starts.is_valid & contributes & ~attacks
   num_false = tf.reduce_sum(tf.cast(is_false, tf.int32))
   rows = falsification.HonestRows(
     uploads if config.space == 'model' else updates, is_honest
@@ -132,7 +140,7 @@ def _falsify(uploads, starts, attacks, config):
   sent = trees.select_rows(is_replaced, sent, uploads)
   norms = _norms(trees.subtract(sent, starts.values), num_rows)
   return sent, {
-    'attack/share': tf.reduce_mean(tf.cast(attacks, tf.float32)),
+    'attack/share': _mean(tf.cast(attacks, tf.float32), contributes),
     'attack/honest_norm': _mean(norms, is_honest),
     'attack/false_norm': _mean(norms, is_false),
   }

@@ -4,12 +4,16 @@ Clients 0 to 3 have the sums 2, 4, 9 and 1 and the server 5, from which they sta
 client 4 sends NaN. Clients 1 and 3 attack, so honest updates are 2 and 9.
 """
 
+import dataclasses
+
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.testing import running_sum, toys
 from tff_algos.adversaries import attacks
 from tff_algos.core import errors
+from tff_algos.rounds import plans
 from tff_algos.runtimes import debug_runtime
 
 _CLIENTS = running_sum.source([2], [4], [4, 5], [1], [np.nan])
@@ -17,14 +21,20 @@ _IS_ATTACKER = np.array([False, True, False, True, False])
 _MEAN, _DEVIATION = 5.5, 3.5
 
 
-def _run(name, is_attacker=_IS_ATTACKER, indices=(4, 3, 2, 1, 0), **options):
+def _run(
+  name,
+  is_attacker=_IS_ATTACKER,
+  indices=(4, 3, 2, 1, 0),
+  clients=_CLIENTS,
+  **options,
+):
   plain = running_sum.algorithm(uploads={'mean': lambda message, *_: message})
   config = attacks.AttackConfig(name, fraction=0.4, **options)
   algorithm = attacks.attack(plain, config, is_attacker)
   return running_sum.run_call(
-    debug_runtime.DebugRuntime(algorithm, 5),
+    debug_runtime.DebugRuntime(algorithm, len(is_attacker)),
     algorithm,
-    _CLIENTS,
+    clients,
     running_sum.phase_call(indices, np.zeros(len(indices))),
     5.0,
   )
@@ -56,6 +66,44 @@ def test_attackers_send_the_same_false_update(name, options, update):
   assert float(metrics['attack/false_norm']) == pytest.approx(abs(update))
   assert float(metrics['weight']) == 5
   assert output.num_invalid == 1
+
+
+def test_clients_of_weight_zero_are_neither_honest_nor_attackers():
+  """Clients without examples, whose updates of 0 nobody averages."""
+  clients = running_sum.source([2], [4], [4, 5], [1], [np.nan], [], [])
+  is_attacker = np.append(_IS_ATTACKER, [False, True])
+  plain, more = (
+    _run('alie', is_attacker, range(num), clients, num_deviations=2.0)
+    for num in (5, 7)
+  )
+  assert float(more.server_state.mean) == float(plain.server_state.mean)
+  for name in ('attack/share', 'attack/honest_norm', 'attack/false_norm'):
+    assert float(more.server_metrics[name]) == float(plain.server_metrics[name])
+
+
+def test_who_trains_without_being_drawn_is_neither():
+  """As in pFedMe; whatever becomes of the uploads, they are collected."""
+
+  def work(message, contribution, *rest):
+    return running_sum.client_work(message, contribution.counts, *rest)
+
+  plain = running_sum.algorithm(
+    client_work=work,
+    client_input=plans.Contribution(tf.TensorSpec([], tf.float32)),
+    uploads={'said': lambda message, *_: message},
+  )
+  config = attacks.AttackConfig('ipm', fraction=0.4)
+  algorithm = attacks.attack(plain, config, _IS_ATTACKER)
+  call = dataclasses.replace(
+    running_sum.phase_call(range(5), ()),
+    client_inputs=plans.Contribution(np.array([1, 1, 0, 0, 1], np.float32)),
+  )
+  output = running_sum.run_call(
+    *(debug_runtime.DebugRuntime(algorithm, 5), algorithm, _CLIENTS, call)
+  )
+  # Of the two that are drawn the honest one has the sum 2.
+  np.testing.assert_allclose(output.server_state.said, [2, -0.5 * 2, 9, 1, 0])
+  assert float(output.server_metrics['attack/share']) == pytest.approx(1 / 3)
 
 
 def test_in_model_space_models_are_averaged_and_turned():
