@@ -24,8 +24,8 @@ Columns:
   latent_loss, latent_score, real_loss, real_score
                      means over --num_pairs latent clients, and over the round's
                      clients, on --num_examples held-out examples of the first
-                     source; these columns are empty without atoms, and where
-                     the next round sends no coefficients
+                     source; these columns are empty without atoms or such
+                     examples, and where the next round sends no coefficients
 
 For the latest checkpoint of a network with atoms it also writes
 evaluation/atoms.csv, one row for each atom (its entries, the norm of its

@@ -97,11 +97,14 @@ def spell(value: Any, classes: Sequence[str]) -> str:
   """Returns a label in words.
 
   Args:
-    value: A number, a class, or a list of the classes at several places.
+    value: A number, None for one that is not finite, a class, or a list of the
+      classes at several places.
     classes: Names of the classes; empty if they have none.
   """
   if isinstance(value, list):
     return ' '.join(spell(one, classes) for one in value)
+  if value is None:
+    return 'no finite number'
   return classes[int(value)] if 0 <= value < len(classes) else f'{value:g}'
 
 

@@ -190,7 +190,13 @@ class RawSignatures(tf.Module):
     def predict(**inputs: tf.Tensor) -> _Outputs:
       columns = {name: inputs.pop(arg) for name, arg in arguments.items()}
       if self._statistics is not None:
-        num_rows = tf.shape(next(iter(columns.values())))[0]
+        first = next(iter(columns.values()))
+        checks = [
+          prediction.require_same_rows(name, values, first)
+          for name, values in inputs.items()
+        ]
+        with tf.control_dependencies(checks):
+          num_rows = tf.shape(first)[0]
         columns |= self._statistics.columns(inputs, num_rows)
       if _LABEL in inputs and self._classes is not None:
         inputs[_LABEL] = self._class_ids(inputs[_LABEL], self._classes)

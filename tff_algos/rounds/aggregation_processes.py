@@ -51,11 +51,14 @@ def with_aggregators(
   *   of `WeightedMean`: a weighted factory gets the client's value and weight.
       The result of an unweighted one is taken as the mean; clients that are
       not finite count in it with zeros. It is refused where clients that train
-      have weight 0 unless they are drawn (`plans.Contribution`).
+      have weight 0 unless they are drawn (`plans.Contribution`), and also
+      averages clients without examples where they take part, as in L2GD.
   *   of `ClusterMean`: a weighted factory has a process for each cluster.
   *   of `Sum`: an unweighted factory.
 
-  The values are those that the algorithm uploads, models or updates. Weights
+  The values are those that the algorithm uploads, models or updates. Clients of
+  FedDyn, FedDC and SCAFFOLD keep sums of them, from which the server's part if
+  a factory changes values, by clipping, quantization or noise. Weights
   are also added up plainly: a mean of weight 0 is zeros. Measurements of a
   process are dropped.
 

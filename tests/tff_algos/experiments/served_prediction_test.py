@@ -158,6 +158,7 @@ def test_the_first_client_with_examples_is_asked_for(
     (1, ('no', 'yes'), 'yes'),
     (1, (), '1'),
     (20.25, (), '20.25'),
+    (None, (), 'no finite number'),
     ([1, 0], ('a', 'b'), 'b a'),
     ([3, 12], (), '3 12'),
   ],

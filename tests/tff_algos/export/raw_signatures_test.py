@@ -360,6 +360,16 @@ def test_columns_of_different_lengths_are_refused(tables):
     call(signatures['serving_raw'], {**rows, 'client_id': ids[:1]})
 
 
+def test_what_was_sent_is_named_though_columns_follow_from_it(tmp_path):
+  spec, rows = CASES['windows']
+  folder = export(tmp_path, 'personalized', spec)
+  signatures = tf.saved_model.load(str(folder)).signatures
+  with pytest.raises(
+    tf.errors.InvalidArgumentError, match='client_id must hav.* has 1, .* is 3'
+  ):
+    call(signatures['serving_raw'], {**rows, 'client_id': ['anna']})
+
+
 def test_equal_models_are_equal_files(tables, tmp_path):
   """Keras has a counter for the names of its layers."""
   again = export(tmp_path, 'client', TABLE)

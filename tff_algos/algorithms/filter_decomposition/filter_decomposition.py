@@ -82,6 +82,15 @@ class FilterDecompositionConfig:
 
   def __post_init__(self):
     checks.check_one_of('averaging', self.averaging, AVERAGINGS)
+    if self.schedule.persists and getattr(
+      self.host.options, 'proximal_weight', 0
+    ):
+      raise errors.ConfigError(
+        f"fast_rounds is 'persist', with which clients start from slow weights "
+        f'of their own, and host {self.host.name!r} has proximal_weight '
+        f'{self.host.options.proximal_weight}, which would pull towards these; '
+        "set proximal_weight to 0 or fast_rounds to 'discard' or 'freeze'"
+      )
     if not self.factors_anew:
       return
     made = f'averaging {self.averaging!r} makes other factors in every round'

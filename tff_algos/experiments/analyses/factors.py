@@ -139,7 +139,8 @@ def latent(
 ) -> dict[str, float]:
   """Returns mean loss and score of latent and of real clients of a round.
 
-  Empty without atoms, or if the round sends no coefficients.
+  Empty without atoms or held-out examples, or if the round sends no
+  coefficients.
   """
   seed = opened.store.seed
   algorithm, population = opened.algorithm, opened.source.population
@@ -147,7 +148,8 @@ def latent(
   phase = algorithm.phases[call.phase]
   has_atoms = factored_weights.factored_layers(server_state.model_weights)
   sends_factors = grouped_aggregation.LOCAL_KERNELS not in phase.aggregation
-  if not (has_atoms and sends_factors and call.purpose == 'train'):
+  is_measured = examples.num_examples and call.purpose == 'train'
+  if not (has_atoms and sends_factors and is_measured):
     return {}
   phase = latent_clients.collect_models(phase)
   # A separate runtime, since a runtime caches the graph of a phase by its name.

@@ -342,6 +342,13 @@ def test_host_options_are_resolved_and_checked():
       },
       "own is 'atoms', but averaging 'kernels' makes other factors",
     ),
+    (
+      {
+        'host': factored.host(proximal_weight=0.1),
+        'schedule': {'slow_period': 2, 'fast_rounds': 'persist'},
+      },
+      "fast_rounds is 'persist', .*'fed_avg' has proximal_weight 0.1, which",
+    ),
   ],
 )
 def test_a_wrong_section_is_refused(section, text):

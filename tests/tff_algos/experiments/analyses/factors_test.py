@@ -129,6 +129,12 @@ def test_rounds_without_coefficients_have_no_latent_clients(options):
   assert factors.latent(opened, 2, state, examples, _SIZES) == {}
 
 
+def test_without_held_out_examples_latent_clients_are_not_measured():
+  state, opened = _session(factored.build())
+  nothing = types.SimpleNamespace(num_examples=0)
+  assert factors.latent(opened, 1, state, nothing, _SIZES) == {}
+
+
 @pytest.mark.verify
 def test_a_row_for_every_state(tmp_path):
   values = personal_models.get_config('smoke')
