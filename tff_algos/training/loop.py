@@ -423,7 +423,12 @@ def train(
         store.commit()
         server_state, round_num = next_state, round_num + 1
         if is_due:
-          progress = select(progress, round_num=round_num, metrics=seen.metrics)
+          after = select(progress, round_num=round_num, metrics=seen.metrics)
+          # A run that is extended is as patient as one that was as long from
+          # the start, of which this round is not evaluated.
+          is_extra = round_num % config.evaluation_interval > 0
+          if after.best_round == round_num or not is_extra:
+            progress = after
         is_whole = True
       is_over = is_last or progress.is_over(config.selection)
       is_best = progress.best_round == round_num

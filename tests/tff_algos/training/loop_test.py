@@ -382,6 +382,23 @@ def test_patience_counts_evaluations(tmp_path):
   assert run.checkpoints.find('best') == 2
 
 
+def test_an_extended_run_is_as_patient_as_a_long_one(tmp_path):
+  """Its old end, round 3, was evaluated beside the interval."""
+  values = (0.0, 0.0, 0.5, 0.4, 0.3, 0.3, 0.2, 0.2, 0.2)
+  options = {
+    **{'evaluator': _Scripted(*values), 'evaluation_interval': 2},
+    **_PATIENT,
+  }
+  run = sum_run.SumRun(tmp_path / 'extended')
+  assert run.train(3, **options).round_num == 3
+  again = sum_run.SumRun(tmp_path / 'extended')
+  again.recorder = run.recorder
+  whole = sum_run.SumRun(tmp_path / 'whole')
+  assert again.train(8, **options).round_num == 6
+  assert whole.train(8, **options).round_num == 6
+  assert again.checkpoints.progress(6) == whole.checkpoints.progress(6)
+
+
 @pytest.mark.parametrize('stop', [1, 2, 3, 4])
 def test_early_stopping_after_an_interruption(tmp_path, stop):
   values = (0.1, 0.2, 0.5, 0.3, 0.4, 0.9, 0.9)

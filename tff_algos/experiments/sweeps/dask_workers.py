@@ -9,6 +9,7 @@ import contextlib
 import os
 import pathlib
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from absl import logging
@@ -60,11 +61,13 @@ class DaskWorkers:
   @property
   def capacity(self) -> int:
     """Returns the number of the workers' threads: one waits for each run."""
-    return sum(self._client.nthreads().values())
+    with _failures():
+      return sum(self._client.nthreads().values())
 
   def start(self, task: run_process.Task) -> '_Handle':
     """Sends a run to the cluster."""
-    future = self._client.submit(_execute, tuple(task), pure=False)
+    with _failures():
+      future = self._client.submit(_execute, tuple(task), pure=False)
     return _Handle(self._client, future)
 
 
@@ -78,18 +81,12 @@ class _Handle:
   def poll(self) -> str | None:
     if not self._future.done():
       return None
-    try:
+    with _failures():
       return self._future.result()
-    except errors.UserError:
-      raise
-    except Exception as error:  # Such as a worker that is lost repeatedly.
-      raise errors.InfrastructureError(
-        f'the Dask cluster failed: {type(error).__name__}: {error}. Run the '
-        'same command again to resume'
-      ) from error
 
   def terminate(self) -> None:
-    self._future.cancel()
+    with contextlib.suppress(OSError, TimeoutError):
+      self._future.cancel()
 
   def end(self) -> None:
     deadline = time.monotonic() + _TIMEOUT_SECONDS
@@ -98,6 +95,20 @@ class _Handle:
         if time.monotonic() > deadline:
           break
         time.sleep(_POLL_SECONDS)
+
+
+@contextlib.contextmanager
+def _failures() -> Iterator[None]:
+  """Turns errors of the cluster into one of ours."""
+  try:
+    yield
+  except errors.UserError:
+    raise
+  except Exception as error:  # Such as a worker that is lost repeatedly.
+    raise errors.InfrastructureError(
+      f'the Dask cluster failed: {type(error).__name__}: {error}. Run the same '
+      'command again to resume'
+    ) from error
 
 
 def _holds(key: str, dask_worker: Any) -> bool:

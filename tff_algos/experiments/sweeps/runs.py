@@ -48,18 +48,21 @@ def sweep(runs: grid.Grid, folder: str | os.PathLike[str]) -> plan_lib.Plan:
   workdir = pathlib.Path(folder)
   planned = grid.write_plan(runs.plan, workdir).runs
   refused = {}
-  with runtime_cache.KeptRuntime() as kept:
-    for index, config in enumerate(runs.configs):
-      run = planned[index]
-      logging.info('Run %d of %d: %s', index + 1, len(planned), run.folder)
-      try:
-        make(config, workdir / run.folder, workdir / 'datasets', kept)
-      except errors.InfrastructureError:
-        raise
-      except errors.UserError as error:
-        logging.warning('%s is refused: %s', run.folder, error)
-        refused[run.folder] = str(error)
-  return grid.write_plan(runs.plan, workdir, refused)
+  try:
+    with runtime_cache.KeptRuntime() as kept:
+      for index, config in enumerate(runs.configs):
+        run = planned[index]
+        logging.info('Run %d of %d: %s', index + 1, len(planned), run.folder)
+        try:
+          make(config, workdir / run.folder, workdir / 'datasets', kept)
+        except errors.InfrastructureError:
+          raise
+        except errors.UserError as error:
+          logging.warning('%s is refused: %s', run.folder, error)
+          refused[run.folder] = str(error)
+  finally:
+    plan = grid.write_plan(runs.plan, workdir, refused)
+  return plan
 
 
 def check_all_ran(plan: plan_lib.Plan) -> None:

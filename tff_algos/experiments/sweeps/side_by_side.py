@@ -115,8 +115,11 @@ def sweep(
   workdir = pathlib.Path(folder).absolute()
   grid.write_plan(expanded.plan, workdir)
   queue = _GridQueue(expanded, workdir, plugins)
-  execute(queue, engine)
-  return grid.write_plan(expanded.plan, workdir, queue.refused)
+  try:
+    execute(queue, engine)
+  finally:
+    plan = grid.write_plan(expanded.plan, workdir, queue.refused)
+  return plan
 
 
 def execute(queue: Queue, engine: Engine) -> None:
@@ -144,8 +147,12 @@ def execute(queue: Queue, engine: Engine) -> None:
       ):
         if not capacity:
           break
-        table.begin(waiting)
-        running[waiting.run] = waiting, engine.start(waiting)
+        try:
+          running[waiting.run] = waiting, engine.start(waiting)
+          table.begin(waiting)
+        except errors.RuntimeFailureError as error:  # No memory for a process.
+          logging.warning('%s is refused: %s', waiting.run, error)
+          queue.settle(waiting, error)
         waiting = None
       if not running and not waiting:
         return

@@ -83,8 +83,21 @@ def test_a_failing_cluster_is_the_machines_fault(tmp_path):
     def result(self):
       raise TimeoutError('closed')
 
+    def cancel(self):
+      raise OSError('closed')
+
+  class Client:
+    def nthreads(self):
+      raise OSError('the scheduler is gone')
+
+  handle = dask_workers._Handle(None, Future())
   with pytest.raises(errors.InfrastructureError, match='TimeoutError: closed'):
-    dask_workers._Handle(None, Future()).poll()
+    handle.poll()
+  handle.terminate()  # As the sweep ends anyway.
+  workers = dask_workers.DaskWorkers('127.0.0.1:9')
+  workers._client = Client()
+  with pytest.raises(errors.InfrastructureError, match='scheduler is gone'):
+    _ = workers.capacity
 
 
 def test_an_absent_scheduler_is_one_error(monkeypatch):

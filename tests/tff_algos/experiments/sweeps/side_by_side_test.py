@@ -51,6 +51,8 @@ class _Engine:
 
   def start(self, task):
     self.started.append(task)
+    if isinstance(self.outcomes.get(task.config['seed']), MemoryError):
+      raise errors.RuntimeFailureError('no memory for a process')
     self.running.add(task.run)
     self.most = max(self.most, len(self.running))
     return _Handle(self, task)
@@ -156,6 +158,13 @@ def test_a_refused_or_lost_run_is_told_and_the_others_go_on(tmp_path, outcome):
   assert len(engine.started) == 3
 
 
+def test_a_run_that_cannot_be_started_is_told_and_the_others_go_on(tmp_path):
+  engine = _Engine(2, {1: MemoryError()})
+  plan = _sweep(tmp_path, engine)
+  assert [run.error for run in plan.runs] == ['', 'no memory for a process', '']
+  assert not engine.running
+
+
 @pytest.mark.parametrize(
   ('outcome', 'kind', 'words'),
   [
@@ -171,12 +180,16 @@ def test_a_refused_or_lost_run_is_told_and_the_others_go_on(tmp_path, outcome):
 def test_a_failing_machine_or_a_bug_ends_all_runs(
   tmp_path, outcome, kind, words
 ):
-  engine = _Engine(2, {0: outcome})
+  refused = errors.RuntimeFailureError('lost')
+  engine = _Engine(3, {0: refused, 1: outcome})
   with pytest.raises(kind, match=words):
     _sweep(tmp_path, engine, 4)
-  assert [task.run for task in engine.started] == ['seed_0', 'seed_1']
+  assert [task.run for task in engine.started] == [
+    *('seed_0', 'seed_1', 'seed_2')
+  ]
   assert not engine.running
-  assert ('terminate', 1) in engine.calls
+  assert ('terminate', 2) in engine.calls
+  assert plan_lib.read(tmp_path).runs[0].error == 'lost'
 
 
 def test_all_are_asked_to_end_before_one_is_waited_for(tmp_path, monkeypatch):
