@@ -165,7 +165,7 @@ def run(
 def exit_code_of(error: errors.UserError | OSError) -> int | None:
   """Returns the exit status of an error; None for a bug."""
   if isinstance(error, OSError):
-    return INFRASTRUCTURE if error.errno in errors.OF_DISKS else None
+    return INFRASTRUCTURE if errors.is_of_disk(error) else None
   if isinstance(error, _RETRIED):
     return INFRASTRUCTURE
   if isinstance(error, errors.NotApprovedError):

@@ -55,9 +55,8 @@ def find(error: BaseException) -> BaseException | None:
   found = None
   link: BaseException | None = error
   while link is not None:
-    if isinstance(link, (errors.UserError, KeyboardInterrupt)) or (
-      isinstance(link, OSError) and link.errno in errors.OF_DISKS
-    ):
+    is_user = isinstance(link, (errors.UserError, KeyboardInterrupt))
+    if is_user or errors.is_of_disk(link):
       found = link
     elif found is None:
       found = _spelled_in(str(link))

@@ -215,7 +215,7 @@ def open_staging(
         yield staging
       is_done = True
     except OSError as error:
-      if error.errno not in errors.OF_DISKS:
+      if not errors.is_of_disk(error):
         raise
       place = pathlib.Path(error.filename or dataset)
       if place.is_relative_to(dataset):

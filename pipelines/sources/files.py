@@ -112,7 +112,7 @@ def read_bytes(path: pathlib.Path) -> bytes:
     with _OPENERS.get(path.suffix, open)(path, 'rb') as file:
       return file.read()
   except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-    if isinstance(error, OSError) and error.errno in errors.OF_DISKS:
+    if errors.is_of_disk(error):
       raise
     raise errors.DataError(
       f'{path} cannot be read: {error}. Is it damaged? Fetch it again.'

@@ -157,7 +157,7 @@ class Images(base.FolderSource):
     try:
       return (self._folder / path).read_bytes(), None
     except (OSError, ValueError) as error:  # Of a path with a zero byte.
-      if isinstance(error, OSError) and error.errno in errors.OF_DISKS:
+      if errors.is_of_disk(error):
         raise
       return None, base.Problem('the file cannot be read', value=repr(path))
 

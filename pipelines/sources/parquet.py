@@ -81,7 +81,7 @@ def _errors_of(path: pathlib.Path) -> Generator[None]:
     *(pyarrow.ArrowException, OSError, ValueError),
     OverflowError,  # A time that Python has not.
   ) as error:
-    if isinstance(error, OSError) and error.errno in errors.OF_DISKS:
+    if errors.is_of_disk(error):
       raise
     reason = (str(error).splitlines() or [type(error).__name__])[0]
     raise errors.DataError(

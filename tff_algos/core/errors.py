@@ -88,3 +88,8 @@ class RequestError(UserError, ValueError):
 def shorten(text: str) -> str:
   """Returns what a message quotes of a text, at most 500 characters."""
   return text if len(text) <= 500 else f'{text[:500]}...'
+
+
+def is_of_disk(error: BaseException) -> bool:
+  """Returns whether an error is one of `OF_DISKS`."""
+  return isinstance(error, OSError) and error.errno in OF_DISKS

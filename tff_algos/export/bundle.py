@@ -318,9 +318,7 @@ def check_close(
 
 
 def _is_of_disk(error: OSError | tf.errors.OpError) -> bool:
-  if isinstance(error, OSError):
-    return error.errno in errors.OF_DISKS
-  return isinstance(error, _OF_DISKS)
+  return errors.is_of_disk(error) or isinstance(error, _OF_DISKS)
 
 
 def _reason(error: OSError | tf.errors.OpError) -> str:

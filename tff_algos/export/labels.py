@@ -60,7 +60,7 @@ def read(export_dir: str | os.PathLike[str]) -> dict[str, Labels]:
   except FileNotFoundError:
     return {}
   except (OSError, ValueError) as error:
-    if isinstance(error, OSError) and error.errno in errors.OF_DISKS:
+    if errors.is_of_disk(error):
       raise
     raise errors.ExportError(
       f'version labels {path} cannot be used: {error}. binaries.label writes '
@@ -111,7 +111,7 @@ def assign(
       with durable.replacing(folder / LABELS_FILE) as file:
         file.write(json.dumps(content, indent=2) + '\n')
   except (OSError, ValueError) as error:
-    if isinstance(error, OSError) and error.errno in errors.OF_DISKS:
+    if errors.is_of_disk(error):
       raise
     raise errors.ExportError(
       f'versions under {folder} cannot be labelled: {error}'

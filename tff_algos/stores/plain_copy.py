@@ -76,7 +76,7 @@ def held_elsewhere(copy: Copy) -> Generator[None]:
     with _copied(objects, copy.folder, copy.state, is_deep=copy.is_deep):
       yield
   except OSError as error:
-    if error.errno not in errors.OF_DISKS:
+    if not errors.is_of_disk(error):
       raise
     raise errors.InfrastructureError(
       f'a worker cannot copy {copy.address} to {copy.folder}: '

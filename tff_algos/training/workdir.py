@@ -30,7 +30,7 @@ def lock(workdir: str | os.PathLike[str]) -> Generator[None]:
         'it, or take another --workdir'
       ) from None
     except OSError as error:
-      if error.errno in errors.OF_DISKS:
+      if errors.is_of_disk(error):
         raise
       raise errors.UserError(
         f'--workdir={folder} cannot be used: {error.strerror}. '

@@ -192,4 +192,4 @@ def test_an_error_of_the_disk_may_be_retried(writer, monkeypatch):
   with pytest.raises(OSError) as caught:
     writer.write('clients', 0, _piece([], [], []))
   assert caught.value.errno == errno.EIO
-  assert caught.value.errno in errors.OF_DISKS
+  assert errors.is_of_disk(caught.value)

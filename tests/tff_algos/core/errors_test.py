@@ -1,5 +1,6 @@
 """Tests of the error classes: who may catch what."""
 
+import errno
 import inspect
 
 import pytest
@@ -32,3 +33,9 @@ def test_request_error_carries_its_http_status():
 def test_messages_quote_long_texts_in_part():
   assert errors.shorten('x' * 500) == 'x' * 500
   assert errors.shorten('x' * 501) == 'x' * 500 + '...'
+
+
+def test_a_full_disk_is_of_the_disk_and_a_missing_file_is_not():
+  assert errors.is_of_disk(OSError(errno.ENOSPC, 'full'))
+  assert not errors.is_of_disk(FileNotFoundError(errno.ENOENT, 'gone'))
+  assert not errors.is_of_disk(ValueError(errno.ENOSPC))

@@ -117,5 +117,5 @@ def test_a_full_disk_is_no_bad_input(folder, monkeypatch):
   monkeypatch.setattr(durable.os, 'fsync', refuse)
   with pytest.raises(OSError, match='No space') as error:
     labels.assign(folder, ['a'], labels.Labels())
-  assert error.value.errno in errors.OF_DISKS
+  assert errors.is_of_disk(error.value)
   assert labels.read(folder) == {'a': CANARY}

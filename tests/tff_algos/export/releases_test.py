@@ -144,7 +144,7 @@ def test_a_full_disk_while_files_are_copied(target, candidates, monkeypatch):
   monkeypatch.setattr(shutil, 'copyfile', refuse)
   with pytest.raises(OSError, match='No space') as error:
     _release(target, candidates[0])
-  assert error.value.errno in errors.OF_DISKS
+  assert errors.is_of_disk(error.value)
   assert not [path for path in target.rglob('*') if path.is_file()]
 
 
