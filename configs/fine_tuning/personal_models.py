@@ -25,7 +25,8 @@ def get_config(variant: str = 'cifar10_2') -> ml_collections.ConfigDict:
     'num_rounds'
   )
   config.algorithm.update(
-    personalization_interval=config.training.get_oneway_ref('num_rounds'),
+    # The number, which does not follow: stored results are of longer trainings.
+    personalization_interval=config.training.num_rounds,
     personal_training=config.algorithm.local_training,
   )
   return config
