@@ -3,8 +3,8 @@
 NumPy in, Python numbers out.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,6 +55,19 @@ def is_error(metric: str) -> bool:
   for member in _MEMBERS:
     name = name.removesuffix(member)
   return name.endswith((*_ERRORS, _NUM_NAN))
+
+
+def is_partial(metrics: Mapping[str, Any], name: str) -> bool:
+  """Returns whether a mean over clients leaves some out as not finite.
+
+  Such a mean rises as models of difficult clients break: nothing is chosen by
+  it.
+
+  Args:
+    metrics: Metrics of a round, numbers or texts.
+    name: Name of the mean.
+  """
+  return float(metrics.get(f'{name}{_NUM_NAN}') or 0) > 0
 
 
 def worst_decile(values: np.ndarray, *, higher_is_better: bool) -> np.ndarray:

@@ -19,6 +19,7 @@ import tensorflow as tf
 import tqdm
 
 from tff_algos.core import durable, errors, records
+from tff_algos.evaluation import summaries
 from tff_algos.training import membership_log
 
 METRICS_FILE = 'metrics.csv'
@@ -218,8 +219,8 @@ def best_round(
   Returns:
     `round` and the metrics of that round without its seconds, so that the same
     training gives the same answer; the earliest on a tie; empty if no round has
-    the metric (there may be no validation examples). Not the initial state,
-    round 0, of which there is no checkpoint.
+    the metric, of all clients (there may be no validation examples). Not the
+    initial state, round 0, of which there is no checkpoint.
 
   Raises:
     DataError: If the table cannot be read.
@@ -235,7 +236,9 @@ def best_round(
     rows = [
       row
       for row in csv.DictReader(lines)
-      if _is_number(row.get(metric)) and int(row['round'])
+      if _is_number(row.get(metric))
+      and not summaries.is_partial(row, metric)
+      and int(row['round'])
     ]
     if not rows:
       return {}

@@ -79,8 +79,8 @@ def update(
 ) -> Progress:
   """Returns the progress after an evaluated round.
 
-  A round whose metric is NaN is no improvement; without any value so far it
-  does not count.
+  A round whose metric is NaN, or a mean that leaves out clients as not finite,
+  is no improvement; without any value so far it does not count.
 
   Args:
     progress: Before the round.
@@ -99,7 +99,7 @@ def update(
       f'round {round_num} does not have; it has {", ".join(sorted(metrics))}'
     )
   value = float(metrics.get(name, math.nan))
-  if math.isnan(value):
+  if math.isnan(value) or summaries.is_partial(metrics, name):
     has_best = progress.best_round >= 0
     return progress._replace(num_since=progress.num_since + has_best)
   sign = -1 if is_smallest(name, config) else 1

@@ -70,6 +70,12 @@ def test_the_order_of_clients_does_not_matter(clients, random, better):
     assert sign * found.worst_decile <= sign * found.plain_mean + 1e-12
 
 
+def test_a_mean_is_partial_if_it_leaves_out_clients():
+  assert summaries.is_partial({'a': 1, 'a_num_nan': 2.0}, 'a')
+  for whole in ({'a_num_nan': 0}, {'a_num_nan': '0.0'}, {'a_num_nan': ''}, {}):
+    assert not summaries.is_partial(whole, 'a')
+
+
 @pytest.mark.parametrize(
   ('metric', 'expected'),
   [

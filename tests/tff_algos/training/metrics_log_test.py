@@ -177,14 +177,25 @@ def test_disk_that_refuses_is_one_clear_error(tmp_path, limit, refused):
 
 def test_best_round_is_the_earliest_of_the_best(tmp_path):
   rows = [(0, 0.9), (1, math.nan), (2, 0.95), (3, 0.2), (4, 0.95), (5, 0.2)]
+  num_nan = {6: 2.0}  # Not of all clients.
   _write(
     tmp_path,
-    [(r, {_METRIC: value, 'x': r / 2, 'seconds': 0.1}) for r, value in rows],
+    [
+      (
+        r,
+        {
+          **{_METRIC: value, f'{_METRIC}_num_nan': num_nan.get(r, 0.0)},
+          **{'x': r / 2, 'seconds': 0.1},
+        },
+      )
+      for r, value in [*rows, (6, 0.99)]
+    ],
   )
   best = metrics_log.best_round(tmp_path, _METRIC, {}, higher_is_better=True)
+  assert best.pop(f'{_METRIC}_num_nan') == 0
   assert best == {'round': 2, _METRIC: 0.95, 'x': 1.0}
   best = metrics_log.best_round(tmp_path, _METRIC, {}, higher_is_better=False)
-  assert best == {'round': 3, _METRIC: 0.2, 'x': 1.5}
+  assert (best['round'], best[_METRIC]) == (3, 0.2)
 
 
 def test_rows_after_the_checkpoint_do_not_count(tmp_path):

@@ -54,6 +54,15 @@ def test_nan_never_is_the_best():
   assert _progress([math.nan, 0.2, math.nan, 0.1])[:3] == (2, 0.2, 2)
 
 
+def test_a_mean_that_leaves_out_clients_never_is_the_best():
+  config = selection.SelectionConfig()
+  progress = selection.Progress()
+  for round_num, (value, num_nan) in enumerate([(0.5, 0), (0.9, 1)], 1):
+    metrics = {_SCORE: value, f'{_SCORE}_num_nan': num_nan}
+    progress = selection.update(progress, config, round_num, metrics, _SCORE)
+  assert progress[:3] == (1, 0.5, 1)
+
+
 @pytest.mark.parametrize(
   ('patience', 'num_since', 'is_over'),
   [(0, 99, False), (3, 2, False), (3, 3, True)],

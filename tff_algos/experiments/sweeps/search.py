@@ -23,6 +23,7 @@ from tff_algos.core import config as config_lib
 from tff_algos.core import errors, extras, sealed_json, seeds
 from tff_algos.core import model as model_lib
 from tff_algos.data import dataset as dataset_lib
+from tff_algos.evaluation import summaries
 from tff_algos.experiments import experiment
 from tff_algos.experiments.sweeps import (
   grid,
@@ -468,10 +469,13 @@ class _TrialQueue:
     return self._open[self._planned[task.run].values[0]]
 
   def _score(self, run: str) -> float:
-    """Returns the objective of a finished run; NaN if it has none."""
+    """Returns the objective of a finished run; NaN if it has diverged."""
     path = self._workdir / run / 'evaluation' / 'summary.json'
     last = sealed_json.read(path, 'Evaluate the run again.')['last']
-    return float(last.get(self._objective.metric, math.nan))
+    name = self._objective.metric
+    if summaries.is_partial(last, name):
+      return math.nan
+    return float(last.get(name, math.nan))
 
   def _tell(self, trial: _Trial) -> None:
     """Ends a trial with the mean of its scores."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tff_algos.core import errors
+from tff_algos.evaluation import summaries
 from tff_algos.reports.sweep import plan, sweep_table
 from tff_algos.reports.sweep import sweep as sweep_lib
 
@@ -98,12 +99,15 @@ def _by_seed(cell: sweep_lib.Cell, name: str) -> dict[int, float]:
   """Returns seed -> score of the runs with one, finite or not.
 
   Under an attack it is that of honest clients, where it is known: attackers
-  train on labels that no evaluation has. A score is NaN, too, where no client
-  has examples: then none of them has a score that is not finite.
+  train on labels that no evaluation has. It is NaN, as of a run that diverged,
+  if a client has none that is finite. Where no client has examples it is NaN,
+  too: then none of them has one that is not finite.
   """
   honest = name.replace('participating', 'attack/honest', 1)
   return {
-    seed: point.get(honest, point[name])
+    seed: np.nan
+    if summaries.is_partial(point, name)
+    else point.get(honest, point[name])
     for seed, point in zip(cell.seeds, cell.last, strict=True)
     if point.get(name) is not None
     and not (np.isnan(point[name]) and point.get(f'{name}_num_nan') == 0)

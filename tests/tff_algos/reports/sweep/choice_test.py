@@ -50,6 +50,19 @@ def test_the_best_mean_is_chosen_and_how_far_others_are_behind(tmp_path):
   ]
 
 
+def test_what_diverged_for_some_client_is_not_chosen(tmp_path):
+  sweep = _sweep(tmp_path, {(1,): (0.9,), (2,): (0.5,)})
+  path = sweep.cells[0].runs[0].workdir / 'evaluation' / 'summary.json'
+  content = json.loads(path.read_text())
+  name = 'participating/validation/personalized/accuracy_num_nan'
+  content['last'][name] = 3
+  sealed_json.write(path, content)
+  sweep = sweep_lib.read(tmp_path)
+  (told,) = choice.sentences(sweep, plan_lib.Question(_KEY))
+  assert told.startswith('num_clusters=2 is the best')
+  assert told.endswith('Diverged in some seed: num_clusters=1.')
+
+
 def test_attackers_choose_nothing(tmp_path):
   sweep = _sweep(tmp_path, {(1,): (0.4,), (2,): (0.5,)})
   for cell, score in zip(sweep.cells, (0.8, 0.7), strict=True):
