@@ -270,7 +270,7 @@ def exceeded(
       texts.append(
         f'{measure} is unknown ({missing[measure]}), but {option}={limit:g}'
       )
-    elif value > limit:
+    elif not value <= limit:  # NaN is not.
       texts.append(f'{measure} is {value:.4g}, above {option}={limit:g}')
   return texts
 

@@ -14,6 +14,9 @@ from scipy import special
 # Largest number of scores of all resamples in memory at once.
 _MAX_CHUNK = 1 << 22
 
+# Least expected number of resamples beyond a quantile of theirs.
+_MIN_BEYOND = 10
+
 # An error that rises from 0 rises from this.
 _MIN_ERROR = 1e-12
 
@@ -63,7 +66,8 @@ def estimate(
   The plain percentile interval is too narrow for few units; its tails are
   expanded as those of a t interval are against a normal one with the variance
   of the resamples (Hesterberg, "What Teachers Should Know About the Bootstrap",
-  The American Statistician 2015).
+  The American Statistician 2015). Bounds beyond the last ten resamples are
+  those of that t interval.
 
   Args:
     before: Scores of the first model by unit, `[num_units]`, num_units >= 1.
@@ -72,8 +76,7 @@ def estimate(
     higher_is_better: True for an accuracy, False for an error.
     tail: Probability of a fall below `low`, and of one above `high`, in
       (0, 0.5).
-    num_resamples: Number of resamples; `num_resamples * tail` should be 10 or
-      more.
+    num_resamples: Number of resamples.
     statistic: Statistic whose fall is estimated.
 
   Raises:
@@ -94,13 +97,18 @@ def estimate(
     falls.append(
       _fall(statistic(before[rows]), statistic(after[rows]), higher_is_better)
     )
-  expanded = _expand(tail, num_units)
-  low, high = np.quantile(np.concatenate(falls), (expanded, 1 - expanded))
   first, second = statistic(before), statistic(after)
+  fall = _fall(first, second, higher_is_better)
+  resampled, expanded = np.concatenate(falls), _expand(tail, num_units)
+  low, high = np.quantile(resampled, (expanded, 1 - expanded))
+  if num_units > 1 and num_resamples * expanded < _MIN_BEYOND:
+    deviation = resampled.std() * np.sqrt(num_units / (num_units - 1))
+    way = -special.stdtrit(num_units - 1, tail) * deviation
+    low, high = fall - way, fall + way
   return Fall(
     before=float(first),
     after=float(second),
-    fall=float(_fall(first, second, higher_is_better)),
+    fall=float(fall),
     low=float(low),
     high=float(high),
   )

@@ -402,6 +402,8 @@ def test_a_threshold_names_measure_value_and_option():
     'label_shift is 0.1235, above config.drift.max_label_shift=0.1'
   ]
   assert not drift.exceeded(measures, {}, drift.DriftConfig())
+  (text,) = drift.exceeded({**measures, 'label_shift': np.nan}, {}, config)
+  assert text.startswith('label_shift is nan')
 
 
 def test_the_threshold_of_an_unknown_measure_does_not_hold():

@@ -27,8 +27,8 @@ def _estimate(before, after, seed=0, **options):
 
 def test_bounds_are_quantiles_of_the_resampled_falls():
   """Drawn again in a loop, unit by unit."""
-  found = _estimate(_BEFORE, _AFTER)
-  rows = np.random.default_rng(0).integers(6, size=(500, 6))
+  found = _estimate(_BEFORE, _AFTER, num_resamples=1000)
+  rows = np.random.default_rng(0).integers(6, size=(1000, 6))
   falls = [
     sum(_BEFORE[i] - _AFTER[i] for i in resample) / 6 for resample in rows
   ]
@@ -41,6 +41,16 @@ def test_bounds_are_quantiles_of_the_resampled_falls():
   assert found.before == pytest.approx(3.9 / 6)
   assert found.after == pytest.approx(3.3 / 6)
   assert found.fall == pytest.approx(0.1)
+
+
+def test_bounds_beyond_the_resamples_are_those_of_a_t_interval():
+  """No quantile of 20,000 is as far out; in closed form, up to the resamples."""
+  found = _estimate(_BEFORE, _AFTER, tail=1e-4, num_resamples=20_000)
+  falls = _BEFORE - _AFTER
+  error = stats.sem(falls)
+  way = stats.t(5).ppf(1 - 1e-4) * error
+  assert found.fall - found.low == pytest.approx(way, rel=0.02)
+  assert found.high - found.fall == pytest.approx(way, rel=0.02)
 
 
 def test_chunks_change_nothing(monkeypatch):
