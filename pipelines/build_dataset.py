@@ -327,6 +327,7 @@ def summarize(result: BuildResult) -> str:
   )
   counters = manifest['counters']
   unlabelled = clients.get(schema_lib.UNLABELLED)
+  copies = counters['left_out_copies_of_test_examples']
   return '\n'.join(
     (
       f'federated dataset {result.version} at {result.path}'
@@ -346,7 +347,8 @@ def summarize(result: BuildResult) -> str:
         )
       ),
       f'  raw examples: {counters["raw_examples"]} read, '
-      f'{counters["dead_letters"]} malformed',
+      f'{counters["dead_letters"]} malformed'
+      + (f', {copies} left out as copies of test examples' if copies else ''),
       *_summarize_left_out(manifest),
     )
   )

@@ -4,6 +4,7 @@ Each distribution is a view of every raw example: distributions differ only by
 their transformation.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -95,10 +96,15 @@ def _label_permutations(
       'label permutations need one class for each example, the source has '
       f'labels of shape {features.y_shape}, among them padding'
     )
-  return tuple(
-    label_permutation(i, num_classes, seed)
-    for i in range(config.num_permutations or 0)
-  )
+  count = config.num_permutations or 0
+  # Of more classes there are more than anyone counts.
+  num_permutations = math.factorial(min(num_classes, 12))
+  if count > num_permutations:
+    raise errors.ConfigError(
+      f'num_permutations is {count}, but {num_classes} classes have '
+      f'{num_permutations} permutations'
+    )
+  return label_permutations(count, num_classes, seed)
 
 
 def _noise(
@@ -152,13 +158,27 @@ def rotation(quarter_turns: int) -> Distribution:
   return Distribution(name, transform)
 
 
-def label_permutation(index: int, num_classes: int, seed: int) -> Distribution:
-  """Returns a permutation of labels; index 0 is the identity."""
-  permutation = np.arange(num_classes, dtype=np.int32)
-  if index:
-    generator = seeds.numpy_generator(seed, f'label_permutation/{index}')
-    permutation = generator.permutation(permutation)
+def label_permutations(
+  count: int, num_classes: int, seed: int
+) -> tuple[Distribution, ...]:
+  """Returns different permutations of labels; the first is the identity.
 
+  Args:
+    count: How many, at most the factorial of the number of classes.
+    num_classes: Number of classes.
+    seed: The dataset's seed.
+  """
+  permutations = [np.arange(num_classes, dtype=np.int32)]
+  for index in range(1, count):
+    generator = seeds.numpy_generator(seed, f'label_permutation/{index}')
+    drawn = permutations[0]
+    while any(np.array_equal(drawn, one) for one in permutations):
+      drawn = generator.permutation(permutations[0])
+    permutations.append(drawn)
+  return tuple(map(_permuted_labels, range(count), permutations))
+
+
+def _permuted_labels(index: int, permutation: Array) -> Distribution:
   def transform(x: Array, y: Array) -> tuple[Array, Array]:
     return x, np.where(y < 0, y, permutation[y])  # -1 is no label.
 

@@ -46,9 +46,9 @@ def assign_roles(
 
   Returns:
     int8 `[n]`: position in `schema.SPLITS`, `HELD_OUT`, `UNUSED` for a
-    training example whose features (or group, where groups are split) are in
-    the official test split as well, or `IN_GAP`. With per-client splits, 0 for
-    all examples to be partitioned.
+    training example whose features (or group, where groups are split; of splits
+    by time neither) are in the official test split as well, or `IN_GAP`. With
+    per-client splits, 0 for all examples to be partitioned.
   """
   is_given = has_test_split and not config.pool_test_split
   held_out_fraction = 0.0 if is_given else config.held_out_fraction
@@ -72,9 +72,10 @@ def assign_roles(
       held_out = hashing.draw_fraction(key, seed, 'splits/held_out')
       roles[held_out < held_out_fraction] = HELD_OUT
   if is_given:
-    roles[_is_tested(survey.key, survey.is_test)] = UNUSED
-    if config.split_by == options.GROUP:
-      roles[_is_tested(survey.group, survey.is_test)] = UNUSED
+    if not config.is_by_time:
+      by_group = config.split_by == options.GROUP
+      divided = survey.group if by_group else survey.key
+      roles[_is_tested(divided, survey.is_test)] = UNUSED
     roles[survey.is_test] = HELD_OUT
   return roles
 

@@ -27,7 +27,7 @@ def make_plan(
     num_sources: Number of source distributions.
 
   Raises:
-    PartitionError: If too few clients pass the filters.
+    PartitionError: If too few clients pass the filters, or none can train.
   """
   names, index = np.unique(survey.client, return_inverse=True)
   has_label = schema.has_label(survey.y)
@@ -77,13 +77,17 @@ def make_plan(
   }
   is_train = (roles == splits.TRAIN) & (owners >= 0)
   has_train = np.any(is_train & (owners < groups[schema.PARTICIPATING]))
-  if (
-    config.splits.is_by_time and groups[schema.PARTICIPATING] and not has_train
-  ):
+  ratios = config.splits
+  is_meant = 1 in (
+    *(ratios.held_out_fraction, ratios.validation_ratio, ratios.test_ratio),
+  )
+  if groups[schema.PARTICIPATING] and not has_train and not is_meant:
     raise errors.PartitionError(
-      'no participating client has a training example: by splits.split_by='
-      f'{config.splits.split_by!r} examples of one time stay together, in the '
-      'later split. Take another split_by'
+      'no participating client has a training example: all are in later splits '
+      f'by splits.split_by={ratios.split_by!r}, where shares for '
+      'training are rounded down, and examples of one time, or group, stay '
+      'together; or they are copies of examples of the official test split. '
+      'Take other ratios, or another split_by'
     )
   mixtures, shown = feature_shift.show(
     owners, survey, groups, num_sources, config

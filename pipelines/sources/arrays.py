@@ -7,6 +7,7 @@ official test split. They are mapped into memory, not read as a whole.
 
 import dataclasses
 import functools
+import math
 import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -67,6 +68,8 @@ class Arrays(base.FolderSource):
       task='classification' if num_classes else 'regression',
       num_classes=num_classes,
       y_shape=y.shape[1:],
+      # Ids of tokens are rows of an embedding.
+      x_range=None if is_pixels or x.dtype.kind == 'f' else (0.0, math.inf),
     )
 
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
@@ -191,6 +194,11 @@ def _find_classes(
     return ()
   if labels.dtype.kind == 'U':
     names = tuple(map(str, np.unique(labels)))
+    if '' in names:
+      raise errors.DataError(
+        f'{path} has empty texts among its labels. Leave out examples without '
+        'a label.'
+      )
   else:
     smallest, greatest = int(labels.min(initial=0)), int(labels.max(initial=0))
     if smallest < 0:

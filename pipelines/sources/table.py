@@ -263,8 +263,20 @@ class Table(base.FileSource):
     raise NotImplementedError
 
   def _files(self) -> Sequence[pathlib.Path]:
-    """Returns all files, those of training first."""
-    return [path for part in self._parts() for path in self._paths(part)]
+    """Returns all files, those of training first.
+
+    Raises:
+      DataError: If one is of both parts: windows would train on test rows.
+    """
+    found = [path for part in self._parts() for path in self._paths(part)]
+    for path in found:
+      if found.count(path) > 1:
+        raise errors.DataError(
+          f'{path} is matched by path, {self._options.path!r}, and is the file '
+          f'of test_path, {self._options.test_path!r}; name training and test '
+          'files apart'
+        )
+    return found
 
   def _paths(self, part: str) -> Sequence[pathlib.Path]:
     """Returns the files of a part."""

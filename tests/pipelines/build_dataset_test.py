@@ -169,6 +169,8 @@ def test_official_test_split_is_held_out(tmp_path):
   result = build_dataset.build(config, tmp_path / 'dataset')
   assert result.manifest['num_held_out'] == [10, 10]
   assert result.manifest['counters']['left_out_copies_of_test_examples'] == 1
+  told = '60 read, 0 malformed, 1 left out as copies of test examples'
+  assert told in build_dataset.summarize(result)
   with dataset_lib.FederatedDataset.open(result.path) as dataset:
     np.testing.assert_array_equal(
       np.sort(dataset.held_out(0).y),

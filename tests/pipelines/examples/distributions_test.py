@@ -67,6 +67,13 @@ def test_label_permutations():
   assert np.any(first.transform(x, labels)[1] != second.transform(x, labels)[1])
 
 
+def test_label_permutations_of_few_classes_are_different():
+  for seed in range(8):
+    found = distributions.label_permutations(6, 3, seed)
+    labels = {tuple(one.transform(None, np.arange(3))[1]) for one in found}
+    assert len(labels) == 6
+
+
 def test_native_distributions_have_the_names_of_the_source():
   built = _build('native', _REGRESSION)
   assert [one.name for one in built] == ['theta_0', 'theta_1', 'theta_2']
@@ -198,7 +205,7 @@ def test_colors_need_channels():
 
 
 def test_examples_without_a_label_get_none():
-  permuted = distributions.label_permutation(1, 10, 0)
+  _, permuted = distributions.label_permutations(2, 10, 0)
   _, y = permuted.transform(None, np.array([-1, 3, -1], np.int32))
   _, expected = permuted.transform(None, np.array([3]))
   np.testing.assert_array_equal(y, [-1, expected[0], -1])

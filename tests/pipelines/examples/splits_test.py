@@ -154,6 +154,23 @@ def test_group_of_the_official_test_split_is_left_out_of_training():
   np.testing.assert_array_equal(roles, [0, splits.UNUSED, 0, splits.HELD_OUT])
 
 
+def test_copies_in_other_groups_or_at_other_times_may_be_tested():
+  """As without an official test split."""
+  is_test = np.array([False, False, False, True])
+  roles = _roles(
+    _keys([0, 1, 0, 1]),
+    options.SplitsConfig(split_by='group'),
+    is_test,
+    group=['a', 'b', 'a', 'c'],
+  )
+  assert splits.UNUSED not in roles
+  roles = _roles(
+    *(_keys([0, 1, 0, 1]), options.SplitsConfig(split_by='time'), is_test),
+    time=np.arange(4.0),
+  )
+  assert splits.UNUSED not in roles
+
+
 def _by_time(time, split_by='time', is_test=None, **ratios):
   config = options.SplitsConfig(split_by=split_by, **ratios)
   time = np.array(time, float)

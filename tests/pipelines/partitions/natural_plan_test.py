@@ -40,9 +40,19 @@ def test_clients_of_one_time_each_have_nothing_to_train_on():
   client = np.array(['bob', 'ann', 'cid'])[np.arange(90) % 3]
   survey = surveys.survey(90, client=client)
   survey = survey._replace(time=np.zeros(90))
-  text = "no participating client .*split_by='client_time' examples of one time"
+  text = "no participating client .*split_by='client_time', .*of one time"
   with pytest.raises(errors.PartitionError, match=text):
     _natural(survey, splits={'split_by': 'client_time', 'test_ratio': 0.5})
+
+
+def test_clients_of_one_example_each_have_nothing_to_train_on():
+  client = np.char.add('client ', np.arange(90).astype(str))
+  survey = surveys.survey(90, client=client)
+  ratios = {'split_by': 'client', 'test_ratio': 0.25, 'held_out_fraction': 0.0}
+  with pytest.raises(errors.PartitionError, match='are rounded down'):
+    _natural(survey, splits=ratios)
+  # As is meant.
+  _natural(survey, splits={**ratios, 'test_ratio': 1.0})
 
 
 def test_natural_partition_of_native_distributions():

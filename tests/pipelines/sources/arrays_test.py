@@ -37,6 +37,8 @@ def test_examples_with_their_clients_and_classes_by_name(tmp_path):
 def test_dtype_of_x_says_what_it_means(tmp_path, x, dtype, scale):
   features = _source(tmp_path, x=x).features()
   assert features[:3] == (dtype, x.shape[1:], scale)
+  # An embedding has no row of an id below 0.
+  assert features.x_range == ((0, np.inf) if dtype == 'int32' else None)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +84,7 @@ def test_compressed_arrays_are_not_mapped(tmp_path, name):
     ({'y': np.ones(6, int)}, 'one class alone, 1; a model needs two or more'),
     ({'y': np.arange(6) % 2 * 2 - 1}, 'has the label -1. Number classes from'),
     ({'y': np.full(6, 'a')}, 'one class alone, a; a model needs two or more'),
+    ({'y': np.array(['a', '', 'b'] * 2)}, 'has empty texts among its labels'),
     ({'y': np.arange(6) * 100}, 'classes from 0 to 500, for 6 labels'),
     ({'y': np.zeros((6, 2))}, 'must be one an example and no classes'),
     ({'y': np.float32(1)}, r'must be an array .* got float32 of shape \(\)'),

@@ -247,6 +247,14 @@ def test_files_of_one_name_are_all_checked(tmp_path):
   assert before['table.csv'] != after['table.csv']
 
 
+def test_a_file_that_trains_and_tests_is_named(tmp_path):
+  raw_data.write_csv(tmp_path, 3)
+  path, test_path = str(tmp_path / '*.csv'), str(tmp_path / 'table.csv')
+  source = _source(tmp_path, path=path, test_path=test_path)
+  with pytest.raises(errors.DataError, match=r'table\.csv is matched by path'):
+    source.checksums()
+
+
 def test_column_that_is_there_twice(tmp_path):
   (tmp_path / 'table.csv').write_text('a,b,y,a,c,c\n1,2,3,4,5,6\n')
   with pytest.raises(errors.DataError, match="has 2 column 'a'.*a, b, y, a, c"):
