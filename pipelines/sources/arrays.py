@@ -101,9 +101,15 @@ class Arrays(base.FolderSource):
     classes = self._open().classes
     return {'class_names': list(classes)} if classes else {}
 
-  def count_clients(self) -> int:
-    """Returns the number of different clients."""
-    return len(np.unique(self._open().arrays['client']))
+  def client_sizes(self) -> dict[str, int]:
+    """Returns client -> number of examples."""
+    client = self._open().arrays['client']
+    names, sizes = np.unique(client, return_counts=True)
+    return dict(zip(names.tolist(), sizes.tolist(), strict=True))
+
+  def greatest_id(self) -> int:
+    """Returns the greatest number in `x`; 0 without examples."""
+    return int(self._open().arrays['x'].max(initial=0))
 
   def _sizes(self) -> Mapping[str, int]:
     return {'all': len(self._open().arrays['y'])}

@@ -424,6 +424,10 @@ def _net(*layers):
   return tf.keras.Sequential([L.Input((6,)), *layers])
 
 
+def _drawn_by_numpy(shape, dtype=None):
+  return np.random.default_rng().normal(size=shape).astype('float32')
+
+
 def _open_input():
   first, second = L.Input((3,), name='a'), L.Input((None, 2), name='b')
   joined = L.Concatenate()([first, L.GlobalAveragePooling1D()(second)])
@@ -474,6 +478,10 @@ _OUTSIDE.build((None, 6))
       lambda: _net(_RandomStart(), L.Dense(3)),
       'the initial value of Keras weight .* is random, .* of '
       'tf.keras.initializers',
+    ),
+    (
+      lambda: _net(L.Dense(3, kernel_initializer=_drawn_by_numpy)),
+      'the initial value of Keras weight .* is random',
     ),
     (
       lambda: _net(L.Dense(3, trainable=False)),

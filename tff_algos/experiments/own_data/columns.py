@@ -173,7 +173,7 @@ def _find_delimiter(start: str) -> str:
 
 def _is_header(row: Sequence[str]) -> bool:
   """Returns whether a row has no numbers, but counted columns or years."""
-  numbers = [cell for cell in row if cells.parse_number(cell) is not None]
+  numbers = [cell for cell in row if is_number(cell)]
   years = [n for n in numbers[:1] if n.isdecimal() and len(n) == 4]
   counts = (
     range(start, start + len(numbers)) for start in (0, 1, *map(int, years))

@@ -3,6 +3,7 @@
 Guesses are for a person to check: each option has its evidence beside it.
 """
 
+import collections
 import math
 import pathlib
 import re
@@ -28,13 +29,16 @@ _WORDS = {
     'target y'.split()
   ),
 }
+# Such as -1.234,5 of European files.
+_DECIMAL_COMMA = re.compile(r'-?[\d.]+,\d+$')
 _PARTS = re.compile(r'[A-Z]?[a-z]+|[A-Z]+|\d+')
 
 # Most classes of a label, most values of a category, fewest words of a text.
 _MAX_CLASSES = 50
 _MAX_CATEGORIES = 1000
 _FEWEST_WORDS = 3.0
-# Fewest rows of a client, on average.
+# Fewest rows of a client: on average, for a column to name clients; and of
+# those that configs/own_data.py keeps.
 _ROWS_OF_A_CLIENT = 5
 
 _STATE_NAMES = 3
@@ -143,6 +147,9 @@ def of_table(
     classes = _classes(label)
   for column in (by_name[roles.client], *([label] if classes else [])):
     _check_spellings(path, column)
+  if table.delimiter not in ('', ','):
+    for column in table.columns:
+      _check_points(path, column)
   if len(classes) == 1:
     raise errors.DataError(
       f'{path} has one class alone in the label column {label.name!r}, '
@@ -173,6 +180,8 @@ def of_table(
   dataset: dict[str, Any] = {}
   if roles.time:
     dataset['splits'] = {'split_by': 'client_time'}
+  sizes = by_name[roles.client].values
+  is_whole = table.num_rows < columns_lib.MAX_ROWS
   fraction = _dead_letter_fraction(by_name, roles, features_option.value)
   if fraction:
     dataset['max_dead_letter_fraction'] = fraction
@@ -180,7 +189,8 @@ def of_table(
     title=path,
     source='table',
     model=_model(features_option.value, has_classes=bool(classes)),
-    num_clients=len(by_name[roles.client].values),
+    # Of a part of the rows the sizes are not known.
+    num_clients=_num_clients(sizes) if is_whole else len(sizes),
     options=tuple(options),
     dataset=dataset,
     notes=(f'{_rows(table)}.', *left_out, *_notes_on_label(label, classes)),
@@ -226,6 +236,22 @@ def _check_spellings(path: str, column: columns_lib.Column) -> None:
       )
 
 
+def _check_points(path: str, column: columns_lib.Column) -> None:
+  """Raises DataError if a column has numbers with decimal commas."""
+  spelled = [value for value in column.values if _DECIMAL_COMMA.match(value)]
+  if spelled and len(spelled) > len(column.values) / 2:
+    raise errors.DataError(
+      f'{path} has numbers with decimal commas in the column {column.name!r}, '
+      f'such as {spelled[0]}, which would be texts. Write them with points'
+    )
+
+
+def _num_clients(num_examples: Mapping[str, int]) -> int:
+  """Returns the number of clients that the config keeps, at least 1."""
+  kept = sum(num >= _ROWS_OF_A_CLIENT for num in num_examples.values())
+  return max(kept, 1)
+
+
 def of_images(folder: str) -> Proposal:
   """Returns the proposal for images in folders `client/class`.
 
@@ -235,7 +261,7 @@ def of_images(folder: str) -> Proposal:
   source = images.Images(images.Options(folder), 0)
   found = source.listed
   classes = source.facts()['class_names']
-  clients = {image.client for image in found if image.client}
+  clients = collections.Counter(one.client for one in found if one.client)
   step = math.ceil(len(found) / _MAX_IMAGES)
   shape, evidence = _image_shape(
     [pathlib.Path(folder, image.path) for image in found[::step]]
@@ -244,7 +270,7 @@ def of_images(folder: str) -> Proposal:
     title=folder,
     source='images',
     model='small_cnn',
-    num_clients=len(clients),
+    num_clients=_num_clients(clients),
     options=(
       Option('folder', folder, (f'{len(found):,} files',)),
       Option('shape', shape, evidence),
@@ -301,7 +327,11 @@ def of_arrays(folder: str, place: str = '') -> Proposal:
   has_test = source.has_test_split()
   sides = features.x_shape[:2]
   model, notes = 'mlp', ()
-  if features.x_dtype == 'int32' and features.y_shape == features.x_shape:
+  if features.x_dtype == 'int32' and (
+    # It predicts ids, and has an embedding of as many.
+    features.y_shape == features.x_shape
+    and source.greatest_id() < features.num_classes
+  ):
     model = 'transformer'
   elif features.x_dtype == 'int32':
     model, notes = 'word_lstm', (_NO_WORDS,)
@@ -311,7 +341,7 @@ def of_arrays(folder: str, place: str = '') -> Proposal:
     title=place or folder,
     source='arrays',
     model=model,
-    num_clients=source.count_clients(),
+    num_clients=_num_clients(source.client_sizes()),
     options=(
       Option(
         'folder',
@@ -495,12 +525,15 @@ def _guess_features(
     else:
       found.append(feature)
       evidence.append(_describe(column))
-  # Images, ids of words and windows are no parts of a vector.
-  alone = [f for f in found if f.get('type') == 'image' or 'length' in f]
+  # An image, or windows of one length, are an input by themselves.
+  alone = [f for f in found if f.get('type') == 'image'][:1]
+  windows = [f for f in found if 'length' in f]
+  if not alone:
+    alone = [f for f in windows if f['length'] == windows[0]['length']]
   if alone and len(found) > len(alone):
     left_out += [
-      f'{f["name"]} is left out: beside windows and images there are no other '
-      'features.'
+      f'{f["name"]} is left out: beside an image, or windows of one length, '
+      'there are no other features.'
       for f in found
       if f not in alone
     ]

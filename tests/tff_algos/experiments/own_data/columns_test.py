@@ -83,6 +83,7 @@ def test_few_odd_cells_do_not_change_the_kind(tmp_path):
     ('label,2019,2021', False),
     ('5,1', False),
     ('0.5,Rome', False),
+    ('user,inf,outcome', True),
   ],
 )
 def test_header_line(tmp_path, first, has_header):

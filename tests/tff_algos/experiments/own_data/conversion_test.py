@@ -197,14 +197,13 @@ class _ClientData:
 
 @pytest.mark.parametrize('keys', [(), ('pixels', 'label')])
 def test_client_data(tmp_path, keys):
-  data = _ClientData(_clients(), keys)
+  tested = {name: (x + 100, y) for name, (x, y) in _clients().items()}
+  data, test = (_ClientData(one, keys) for one in (_clients(), tested))
   named = dict(zip('xy', keys, strict=False))
   with conversion.from_client_data(
-    data, tmp_path, **named, test=data
+    data, tmp_path, **named, test=test
   ) as dataset:
-    np.testing.assert_array_equal(
-      _rows(dataset, 'c1', 'test'), _clients()['c1'][0]
-    )
+    np.testing.assert_array_equal(_rows(dataset, 'c1', 'test'), tested['c1'][0])
 
 
 def test_client_data_without_such_a_key(tmp_path):

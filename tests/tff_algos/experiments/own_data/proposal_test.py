@@ -266,7 +266,7 @@ def test_images(tmp_path):
   # 8 x 6 pixels are less than the models take.
   assert _options(found)['shape'] == (16, 16, 3)
   assert _options(found)['classes'] == ('cat', 'dat')
-  assert found.num_clients == 2
+  assert found.num_clients == 1  # At least; of 3 images none is kept.
   assert found.options[1].evidence == (
     'Of 6 images that were opened, the median is 8 x 6; the largest has 144 values',
   )
@@ -302,7 +302,7 @@ def test_model_of_arrays(tmp_path, x, model):
   raw_sources.write_arrays(tmp_path)
   np.save(tmp_path / 'x.npy', x)
   found = proposal.of_arrays(str(tmp_path))
-  assert (found.model, found.num_clients) == (model, 2)
+  assert found.model == model
   assert found.dataset == {'splits': proposal.OFFICIAL_TEST}
 
 
@@ -314,6 +314,55 @@ def test_ids_of_words_without_words(tmp_path):
   np.save(tmp_path / 'y.npy', np.arange(30).reshape(6, 5) % 3)
   found = proposal.of_arrays(str(tmp_path))
   assert (found.model, found.notes) == ('transformer', ())
+  # Classes that are no ids, such as parts of speech.
+  np.save(tmp_path / 'x.npy', np.full((6, 5), 9))
+  assert proposal.of_arrays(str(tmp_path)).model == 'word_lstm'
+
+
+def test_clients_that_the_config_leaves_out_do_not_count(tmp_path):
+  sizes = {'a': 6, 'b': 5, 'c': 4, 'd': 1}
+  names = np.repeat([*sizes], [*sizes.values()])
+  rows = [(name, i / 7, i % 3 % 2) for i, name in enumerate(names)]
+  table = _table(tmp_path, ('person', 'v', 'ill'), rows)
+  given = {'client': 'person', 'label': 'ill'}
+  assert proposal.of_table(*table, given).num_clients == 2
+  np.save(tmp_path / 'x.npy', np.zeros((16, 2)))
+  np.save(tmp_path / 'y.npy', np.arange(16) % 2)
+  np.save(tmp_path / 'client.npy', names)
+  assert proposal.of_arrays(str(tmp_path)).num_clients == 2
+
+
+def test_decimal_commas_are_no_texts(tmp_path):
+  path = tmp_path / 't.csv'
+  path.write_text(
+    'who;temp;ill\n'
+    + ''.join(f'p{i % 2};{36 + i % 3},{i};{i % 2}\n' for i in range(20))
+  )
+  words = r"decimal commas in the column 'temp', such as 36,0,.* with points"
+  with pytest.raises(errors.DataError, match=words):
+    proposal.of_table(str(path), columns.read(path), {})
+
+
+def test_an_image_or_windows_of_one_length_are_alone(tmp_path):
+  rows = {
+    'who': [f'p{i % 2}' for i in range(20)],
+    'short': [[i / 7, i / 3] for i in range(20)],
+    'long': [[i / 7, i / 3, 1.0] for i in range(20)],
+    'short_too': [[i / 7, i / 3] for i in range(20)],
+    'front': [b'\x89PNG' + bytes([i]) for i in range(20)],
+    'back': [b'\x89PNG' + bytes([i]) for i in range(20)],
+    'ill': [i % 3 % 2 for i in range(20)],
+  }
+  path = tmp_path / 't.parquet'
+
+  def features(*left_out):
+    kept = {name: rows[name] for name in rows if name not in left_out}
+    parquet.write_table(pyarrow.table(kept), path)
+    found = _options(proposal.of_table(str(path), columns.read(path), {}))
+    return [feature['name'] for feature in found['features']]
+
+  assert features() == ['front']
+  assert features('front', 'back') == ['short', 'short_too']
 
 
 def test_windows_without_values_are_dead_letters(tmp_path):
