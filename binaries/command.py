@@ -12,6 +12,7 @@ import logging as standard_logging
 import os
 import pathlib
 import re
+import resource
 import signal
 import sys
 import threading
@@ -137,6 +138,9 @@ def run(
     standard_logging.getLogger('tensorflow').setLevel(standard_logging.WARNING)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     _forbid_hidden_workers()
+    # A store of client states has a file for each of many checkpoints.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
       with contextlib.ExitStack() as stack:
         if prints_failures:

@@ -8,6 +8,7 @@ reverse.
 """
 
 import contextlib
+import errno
 import os
 import pathlib
 from collections.abc import Generator
@@ -17,10 +18,16 @@ from tff_algos.core import errors
 
 
 def sync(path: pathlib.Path) -> None:
-  """Makes a file's data, or the names in a folder, permanent."""
+  """Makes a file's data, or the names in a folder, permanent.
+
+  Some network file systems, which keep names at once, know no fsync of folders.
+  """
   descriptor = os.open(path, os.O_RDONLY)
   try:
     os.fsync(descriptor)
+  except OSError as error:
+    if error.errno not in (errno.EINVAL, errno.ENOTSUP) or not path.is_dir():
+      raise
   finally:
     os.close(descriptor)
 

@@ -61,6 +61,13 @@ def _locked(
           raise errors.WorkdirBusyError(f'{busy}. Wait for it.') from None
         time.sleep(_POLL_SECONDS)
         continue
+      except OSError as error:
+        if errors.is_of_disk(error):
+          raise
+        raise errors.InfrastructureError(
+          f'{folder} cannot be locked: {error.strerror}. Mount its file system '
+          'with locks (flock), or take another folder'
+        ) from error
       # Its holder may have removed the file between opening and locking.
       if not _is_at(place, file):
         continue

@@ -18,9 +18,10 @@ import pathlib
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from tff_algos.core import durable, sealed_json
+from tff_algos.core import durable, folder_lock, sealed_json
 
 FILE = 'records.json'
+_PATIENCE_SECONDS = 60.0
 
 # `size_bytes` and `sha256`; of a growing log also `grows`, of a growing table
 # `num_rows` (without the header) and `num_columns`.
@@ -199,7 +200,7 @@ def rewriting(
   others: Entries | None = None,
   **facts: Any,
 ) -> Generator[None]:
-  """Records files of a folder that the block writes.
+  """Records files of a folder that the block writes, one block at a time.
 
   They are forgotten first, so that a process that is killed in the block leaves
   no entry that its files do not match.
@@ -213,12 +214,31 @@ def rewriting(
     **facts: Other entries of `records.json`, which replace those that it has.
       If they contradict them, the folder's files are of something else, and are
       removed.
+
+  Raises:
+    WorkdirBusyError: If another process writes there for a minute.
   """
+  place = workdir / folder
+  durable.make_folder(place)
+  busy = f'another program writes in {place}'
+  with folder_lock.exclusive(place, busy, _PATIENCE_SECONDS):
+    with _recorded_again(workdir, folder, names, others, facts):
+      yield
+
+
+@contextlib.contextmanager
+def _recorded_again(
+  workdir: pathlib.Path,
+  folder: str,
+  names: Iterable[str],
+  others: Entries | None,
+  facts: Mapping[str, Any],
+) -> Generator[None]:
   place, paths = workdir / folder, [f'{folder}/{name}' for name in names]
   known = read(place, f'Remove {place / FILE}, and run this again.') or {}
   if any(known.get(name, fact) != fact for name, fact in facts.items()):
     for path in place.iterdir():
-      if path.is_file() and path.name != FILE:
+      if path.is_file() and path.name not in (FILE, folder_lock.FILE):
         path.unlink()
     known = {}
   files = {
@@ -226,7 +246,6 @@ def rewriting(
     for path, entry in known.pop('files', {}).items()
     if path not in paths and (others is None or path.startswith(folder))
   }
-  durable.make_folder(place)
   write(place, files, **known)
   yield
   files |= {path: describe_file(workdir / path) for path in paths}

@@ -28,7 +28,7 @@ from tff_algos.stores import objects as objects_lib
 from tff_algos.stores import pointer, repetition, snapshots
 
 _FOLLOW_SECONDS = 5.0
-# Readers of one machine take turns. A writer works for longer than that.
+# Readers and writers of one machine take turns; a writer works for longer.
 _PATIENCE_SECONDS = 10.0
 
 _BASE = 'base'
@@ -142,7 +142,7 @@ class Mirror:
         published stays in the mirror, and is published by the next writer here
         unless another machine has published meanwhile.
     """
-    with self._locked():
+    with self._locked(_PATIENCE_SECONDS):
       lease = pointer.Lease(self._objects, self._name())
       with _at_end(lease.release), lease.renewing():
         try:

@@ -21,6 +21,7 @@ from tff_algos.stores import repetition
 NAME = 'HEAD.json'
 # Duration of a lease unless it is renewed.
 _LEASE_SECONDS = 60.0
+_RENEWAL_SECONDS = _LEASE_SECONDS / 3
 
 _SCHEMA_VERSION = 1
 
@@ -118,12 +119,18 @@ class Lease:
     self._unsure: list[Head] = []
     self._head, self._tag = read(objects)
     left = self._head.until - time.time()
-    if self._head.holder not in (None, holder) and left > 0:
-      raise errors.WorkdirBusyError(
-        f'{objects.address} is in use by {self._head.holder}; wait for it, or '
-        f'take another address. If that process was killed, its lease ends in '
-        f'{left:.0f} seconds'
-      )
+    if self._head.holder not in (None, holder):
+      number = self._head.number
+      if left <= 0:
+        # By this machine's clock. A holder with another one still renews it.
+        time.sleep(1.5 * _RENEWAL_SECONDS)
+        self._head, self._tag = read(objects)
+      if left > 0 or self._head.number != number:
+        raise errors.WorkdirBusyError(
+          f'{objects.address} is in use by {self._head.holder}; wait for it, '
+          f'or take another address. If that process was killed, its lease '
+          f'ends in {left if left > 0 else _LEASE_SECONDS:.0f} seconds'
+        )
     self.renew()
 
   @property
@@ -154,7 +161,7 @@ class Lease:
 
   def renewing(self) -> contextlib.AbstractContextManager[None]:
     """Renews the lease by a thread within the block."""
-    return repetition.repeated(self.renew, _LEASE_SECONDS / 3)
+    return repetition.repeated(self.renew, _RENEWAL_SECONDS)
 
   def _write(self, **changes: Any) -> None:
     with self._lock:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import carrying, durable
+from tff_algos.core import carrying, durable, errors
 from tff_algos.core.structures import Structure
 from tff_algos.training import checkpoint as checkpoint_lib
 from tff_algos.training import client_state_store
@@ -166,7 +166,13 @@ class StoredRows:
     number = int(self._segment[known])
     if number not in self._segments:
       path = client_state_store.segment_path(self._folder, number)
-      self._segments[number] = np.load(path, mmap_mode='r')
+      try:
+        self._segments[number] = np.load(path, mmap_mode='r')
+      except FileNotFoundError:
+        raise errors.CheckpointError(
+          f'{path} was removed while it was read, by a training that goes on '
+          'and keeps its latest checkpoints: run the same command again'
+        ) from None
     return self._segments[number][self._position[known]]
 
 

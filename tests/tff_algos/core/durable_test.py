@@ -41,6 +41,18 @@ def test_file_is_replaced_by_a_whole_one(tmp_path):
   assert needed == [True, True]
 
 
+def test_a_file_system_may_have_no_fsync_of_folders(tmp_path, monkeypatch):
+  (tmp_path / 'file').touch()
+
+  def refuse(descriptor):
+    raise OSError(errno.EINVAL, 'Invalid argument')
+
+  monkeypatch.setattr(os, 'fsync', refuse)
+  durable.sync(tmp_path)
+  with pytest.raises(OSError, match='Invalid'):
+    durable.sync(tmp_path / 'file')
+
+
 def test_folder_is_made_with_its_parents(tmp_path):
   def recover(place, is_finished):
     assert not is_finished or (place / 'a' / 'b' / 'c').is_dir()

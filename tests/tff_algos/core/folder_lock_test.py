@@ -1,3 +1,4 @@
+import errno
 import fcntl
 import os
 
@@ -28,6 +29,18 @@ def test_the_lock_is_of_a_file_open_for_writing(tmp_path):
       with open(tmp_path / folder_lock.FILE) as other:
         with pytest.raises(BlockingIOError):
           fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
+  def refuse(file, kind):
+    raise OSError(errno.ENOLCK, 'No locks available')
+
+  monkeypatch.setattr(fcntl, 'flock', refuse)
+  with pytest.raises(
+    errors.InfrastructureError, match='cannot be locked: No locks available'
+  ):
+    with folder_lock.exclusive(tmp_path, ''):
+      pass
 
 
 def test_those_that_share_it_leave_the_file_of_the_others(tmp_path):

@@ -127,6 +127,15 @@ def test_files_that_are_written_again_are_recorded_again(tmp_path):
   assert set(_files(tmp_path)) == {'made/a.csv'}
 
 
+def test_one_program_writes_at_a_time(tmp_path, monkeypatch):
+  monkeypatch.setattr(records, '_PATIENCE_SECONDS', 0.1)
+  with records.rewriting(tmp_path, 'made', ['a.csv']):
+    with pytest.raises(errors.WorkdirBusyError, match='another program writes'):
+      _rewrite(tmp_path, 'two')
+    (tmp_path / 'made' / 'a.csv').write_text('one')
+  assert records.first_problem(tmp_path, _files(tmp_path)) is None
+
+
 def test_files_of_something_else_are_removed(tmp_path):
   _rewrite(tmp_path, 'one', run_hash='x')
   (tmp_path / 'made' / 'b.csv').write_text('of x')

@@ -55,7 +55,8 @@ def test_a_folder_of_any_name_is_mirrored(on, name):
   assert names == ['more', 'round']
 
 
-def test_one_machine_writes_at_a_time(address, on):
+def test_one_machine_writes_at_a_time(address, on, monkeypatch):
+  monkeypatch.setattr(mirror_lib, '_PATIENCE_SECONDS', 0.1)
   first = mirror_lib.Mirror(address)
   with first.writing() as publish:
     (first.folder / 'round').write_text('1')
@@ -127,6 +128,7 @@ def test_a_killed_machine_is_replaced_when_its_lease_ends(
   with monkeypatch.context() as patched:
     patched.setattr(pointer.Lease, 'renewing', contextlib.nullcontext)
     patched.setattr(pointer, '_LEASE_SECONDS', 0)
+    monkeypatch.setattr(pointer, '_RENEWAL_SECONDS', 0)
     publish = block.__enter__()
     (killed.folder / 'round').write_text('1')
     publish()

@@ -12,9 +12,14 @@ def objects(address):
 
 class _Clock:
   now = 1000.0
+  while_asleep = staticmethod(lambda: None)
 
   def time(self):
     return self.now
+
+  def sleep(self, seconds):
+    self.now += seconds
+    self.while_asleep()
 
 
 @pytest.fixture(name='clock')
@@ -50,6 +55,18 @@ def test_a_lease_that_ended_is_taken_over_and_its_holder_refused(
   lease.release()
   other.publish('second')
   assert pointer.read(objects)[0][1:3] == ('second', 'two')
+
+
+def test_a_lease_that_is_renewed_is_not_taken_by_another_clock(objects, clock):
+  lease = pointer.Lease(objects, 'one')
+  clock.now += 90  # Of the other machine.
+  clock.while_asleep = lease.renew
+  with pytest.raises(errors.WorkdirBusyError, match='by one; .* in 60 seconds'):
+    pointer.Lease(objects, 'two')
+  lease.publish('first')
+  clock.now += 90
+  clock.while_asleep = lambda: None
+  assert pointer.Lease(objects, 'two').snapshot == 'first'
 
 
 def test_a_holder_that_was_killed_goes_on_at_once(objects):
@@ -99,7 +116,7 @@ def test_a_holder_takes_over_its_own_write_whose_response_was_lost(
 
 
 def test_a_lease_is_renewed_until_it_is_lost(monkeypatch):
-  monkeypatch.setattr(pointer, '_LEASE_SECONDS', 0.01)
+  monkeypatch.setattr(pointer, '_RENEWAL_SECONDS', 0.003)
   objects = objects_lib.Objects('memory://bucket/renewed')
   lease = pointer.Lease(objects, 'one')
   with lease.renewing():

@@ -3,7 +3,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from tff_algos.core import carrying
+from tff_algos.core import carrying, errors
 from tff_algos.training import client_state_store, moved_states
 
 
@@ -77,6 +77,12 @@ def rows(tmp_path):
 def test_stored_rows(rows):
   assert rows.has_state().tolist() == [True, False, True, True]
   assert [rows.row(known).tolist() for known in (0, 2, 3)] == [[1], [3], [9]]
+
+
+def test_rows_of_a_training_that_goes_on_may_be_gone(tmp_path, rows):
+  client_state_store.segment_path(tmp_path, 2).unlink()
+  with pytest.raises(errors.CheckpointError, match='run the same command agai'):
+    rows.row(0)
 
 
 @pytest.mark.parametrize(
