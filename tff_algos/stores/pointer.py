@@ -4,7 +4,8 @@
 may replace it, until when: its lease. Every write replaces exactly the content
 that was read or written before, so that of two writers one is refused, and a
 process whose lease was taken over cannot publish any more, however late it
-wakes up. Clocks decide only when a lease may be taken over.
+wakes up. Clocks decide only when a lease may be taken over, and not of a holder
+that renews it.
 """
 
 import contextlib
