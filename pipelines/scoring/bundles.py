@@ -287,7 +287,8 @@ class LoadedBundles:
       for start in range(0, len(x), max_rows):
         part = slice(start, start + max_rows)
         num_losses = self._num_losses(y[part])
-        if num_losses:
+        # Of a single part the graph refuses what has no loss.
+        if num_losses or len(x) <= max_rows:
           outputs = cluster_models.predict(
             'pick_cluster', {'x': x[part], 'label': y[part]}
           )

@@ -1,5 +1,6 @@
 """Base of tabular sources: a label column and feature columns."""
 
+import collections
 import dataclasses
 import functools
 import math
@@ -269,11 +270,11 @@ class Table(base.FileSource):
       DataError: If one is of both parts: windows would train on test rows.
     """
     found = [path for part in self._parts() for path in self._paths(part)]
-    for path in found:
-      if found.count(path) > 1:
+    for path, count in collections.Counter(found).items():
+      if count > 1:
         raise errors.DataError(
-          f'{path} is matched by path, {self._options.path!r}, and is the file '
-          f'of test_path, {self._options.test_path!r}; name training and test '
+          f'{path} is matched by path, {self._options.path!r}, and by '
+          f'test_path, {self._options.test_path!r}; name training and test '
           'files apart'
         )
     return found
