@@ -45,6 +45,7 @@ _REASONS = {
   INFRASTRUCTURE: 'infrastructure',
 }
 _RETRIED = (errors.InfrastructureError, errors.LostProcessError)
+_NUM_OPEN_FILES = 1 << 16
 _INTERRUPTED = 128 + signal.SIGINT
 _TERMINATED = 128 + signal.SIGTERM
 _CONFIG_FLAGS = ('--config', '-config')
@@ -138,9 +139,7 @@ def run(
     standard_logging.getLogger('tensorflow').setLevel(standard_logging.WARNING)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     _forbid_hidden_workers()
-    # A store of client states has a file for each of many checkpoints.
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    _allow_open_files()
     try:
       with contextlib.ExitStack() as stack:
         if prints_failures:
@@ -164,6 +163,14 @@ def run(
 
   parse = functools.partial(_parse_flags, prints_failures=prints_failures)
   app.run(main, flags_parser=parse)
+
+
+def _allow_open_files() -> None:
+  """Lets client states, which are in files of many checkpoints, be open."""
+  soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+  wanted = min(_NUM_OPEN_FILES, hard) if hard >= 0 else _NUM_OPEN_FILES
+  if 0 <= soft < wanted:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def exit_code_of(error: errors.UserError | OSError) -> int | None:

@@ -77,14 +77,11 @@ def make_plan(
   }
   is_train = (roles == splits.TRAIN) & (owners >= 0)
   has_train = np.any(is_train & (owners < groups[schema.PARTICIPATING]))
-  ratios = config.splits
-  is_meant = 1 in (
-    *(ratios.held_out_fraction, ratios.validation_ratio, ratios.test_ratio),
-  )
+  is_meant = config.splits.held_out_fraction == 1
   if groups[schema.PARTICIPATING] and not has_train and not is_meant:
     raise errors.PartitionError(
       'no participating client has a training example: all are in later splits '
-      f'by splits.split_by={ratios.split_by!r}, where shares for '
+      f'by splits.split_by={config.splits.split_by!r}, where shares for '
       'training are rounded down, and examples of one time, or group, stay '
       'together; or they are copies of examples of the official test split. '
       'Take other ratios, or another split_by'

@@ -287,13 +287,14 @@ class LoadedBundles:
       for start in range(0, len(x), max_rows):
         part = slice(start, start + max_rows)
         num_losses = self._num_losses(y[part])
-        # Of a single part the graph refuses what has no loss.
-        if num_losses or len(x) <= max_rows:
+        if num_losses:
           outputs = cluster_models.predict(
             'pick_cluster', {'x': x[part], 'label': y[part]}
           )
           # In float64, so that rounding makes no tie.
           losses += num_losses * outputs['mean_loss'][0].astype(np.float64)
+    if not np.ndim(losses):
+      raise errors.RequestError('no label to pick a cluster by has a loss')
     return int(np.argmin(losses))
 
   def _num_losses(self, y: Array) -> int:

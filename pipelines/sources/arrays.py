@@ -33,8 +33,8 @@ class Options:
   """Options of arrays.
 
   The dtypes say the rest. Of `x`: bytes (uint8) are pixels, read as values from
-  0 to 1; other integers are ids of tokens; floats are numbers. Of `y`: integers
-  from 0 and texts are classes; floats are targets of a regression.
+  0 to 1; other integers are ids of tokens, from 0; floats are numbers. Of `y`:
+  integers from 0 and texts are classes; floats are targets of a regression.
 
   Attributes:
     folder: Folder of the arrays.

@@ -64,9 +64,9 @@ def _locked(
       except OSError as error:
         if errors.is_of_disk(error):
           raise
-        raise errors.InfrastructureError(
+        raise errors.UserError(
           f'{folder} cannot be locked: {error.strerror}. Mount its file system '
-          'with locks (flock), or take another folder'
+          'with locks (flock), or work on another one'
         ) from error
       # Its holder may have removed the file between opening and locking.
       if not _is_at(place, file):

@@ -270,8 +270,9 @@ def exceeded(
       texts.append(
         f'{measure} is unknown ({missing[measure]}), but {option}={limit:g}'
       )
-    elif not value <= limit:  # NaN is not.
-      texts.append(f'{measure} is {value:.4g}, above {option}={limit:g}')
+    elif not value <= limit:
+      how = 'not at most' if np.isnan(value) else 'above'
+      texts.append(f'{measure} is {value:.4g}, {how} {option}={limit:g}')
   return texts
 
 

@@ -30,18 +30,21 @@ def separate(
     higher_is_better: Whether a larger score is better.
 
   Returns:
-    `attack/honest/<split>/<model>/<score>`, means over labels; empty without
-    attackers.
+    `attack/honest/<split>/<model>/<score>`, means over labels, and
+    `..._num_nan`, clients left out as not finite; empty without attackers.
   """
   if not is_attacker.any():
     return {}
   columns['is_attacker'] = is_attacker.astype(int)
-  return {
-    f'attack/honest/{split}/{model}/{score_name}': summaries.summarize(
-      columns[f'{split}_{model}_{score_name}'][~is_attacker],
-      weights[split, model][~is_attacker],
-      higher_is_better=higher_is_better,
-    ).weighted_mean
-    for split in schema.SPLITS
-    for model in MODELS
-  }
+  found = {}
+  for split in schema.SPLITS:
+    for model in MODELS:
+      name = f'attack/honest/{split}/{model}/{score_name}'
+      summary = summaries.summarize(
+        columns[f'{split}_{model}_{score_name}'][~is_attacker],
+        weights[split, model][~is_attacker],
+        higher_is_better=higher_is_better,
+      )
+      found[name] = summary.weighted_mean
+      found[f'{name}_num_nan'] = float(summary.num_nan)
+  return found

@@ -66,8 +66,8 @@ def estimate(
   The plain percentile interval is too narrow for few units; its tails are
   expanded as those of a t interval are against a normal one with the variance
   of the resamples (Hesterberg, "What Teachers Should Know About the Bootstrap",
-  The American Statistician 2015). Bounds beyond the last ten resamples are
-  those of that t interval.
+  The American Statistician 2015). Bounds beyond the last ten resamples are as
+  many times as far out as in a normal distribution.
 
   Args:
     before: Scores of the first model by unit, `[num_units]`, num_units >= 1.
@@ -100,11 +100,11 @@ def estimate(
   first, second = statistic(before), statistic(after)
   fall = _fall(first, second, higher_is_better)
   resampled, expanded = np.concatenate(falls), _expand(tail, num_units)
-  low, high = np.quantile(resampled, (expanded, 1 - expanded))
-  if num_units > 1 and num_resamples * expanded < _MIN_BEYOND:
-    deviation = resampled.std() * np.sqrt(num_units / (num_units - 1))
-    way = -special.stdtrit(num_units - 1, tail) * deviation
-    low, high = fall - way, fall + way
+  known = max(expanded, _MIN_BEYOND / num_resamples)
+  low, high = np.quantile(resampled, (known, 1 - known))
+  if 0 < expanded < known:
+    stretch = special.ndtri(expanded) / special.ndtri(known)
+    low, high = (fall + stretch * (one - fall) for one in (low, high))
   return Fall(
     before=float(first),
     after=float(second),

@@ -51,10 +51,7 @@ class MajorityScores(NamedTuple):
 
 def is_error(metric: str) -> bool:
   """Returns whether the smallest value of a metric is the best, by its name."""
-  name = metric.rpartition('/')[2]
-  for member in _MEMBERS:
-    name = name.removesuffix(member)
-  return name.endswith((*_ERRORS, _NUM_NAN))
+  return _weighted(metric.rpartition('/')[2]).endswith((*_ERRORS, _NUM_NAN))
 
 
 def is_partial(metrics: Mapping[str, Any], name: str) -> bool:
@@ -67,7 +64,14 @@ def is_partial(metrics: Mapping[str, Any], name: str) -> bool:
     metrics: Metrics of a round, numbers or texts.
     name: Name of the mean.
   """
-  return float(metrics.get(f'{name}{_NUM_NAN}') or 0) > 0
+  return float(metrics.get(f'{_weighted(name)}{_NUM_NAN}') or 0) > 0
+
+
+def _weighted(name: str) -> str:
+  """Returns the name of the weighted mean of a member of its summary."""
+  for member in _MEMBERS:
+    name = name.removesuffix(member)
+  return name
 
 
 def worst_decile(values: np.ndarray, *, higher_is_better: bool) -> np.ndarray:

@@ -144,7 +144,8 @@ def train(
     )
     done = _check_rounds(opened)
     _check_selection(opened, done)
-    _check_personalization(opened)
+    if done < opened.training.num_rounds:
+      _check_personalization(opened)
     opened.checkpoints.on_saved = on_checkpoint
     opened.checkpoints.remove_unfinished()
     if opened.parent and not done:

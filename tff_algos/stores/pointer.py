@@ -126,7 +126,8 @@ class Lease:
         # By this machine's clock. A holder with another one still renews it.
         time.sleep(1.5 * _RENEWAL_SECONDS)
         self._head, self._tag = read(objects)
-      if left > 0 or self._head.number != number:
+      was_renewed = self._head.holder and self._head.number != number
+      if left > 0 or was_renewed:
         raise errors.WorkdirBusyError(
           f'{objects.address} is in use by {self._head.holder}; wait for it, '
           f'or take another address. If that process was killed, its lease '

@@ -424,8 +424,8 @@ def train(
         server_state, round_num = next_state, round_num + 1
         if is_due:
           after = select(progress, round_num=round_num, metrics=seen.metrics)
-          # A run that is extended is as patient as one that was as long from
-          # the start, of which this round is not evaluated.
+          # A run that is extended loses no patience by its old end, which is
+          # not evaluated in one that was as long from the start.
           is_extra = round_num % config.evaluation_interval > 0
           if after.best_round == round_num or not is_extra:
             progress = after

@@ -19,7 +19,8 @@ class SelectionConfig:
     metric: A metric of evaluated rounds in metrics.csv; empty for the
       personalized models' score on the validation examples.
     mode: Whether the largest (`'max'`) or the smallest (`'min'`) value is the
-      best; `'auto'`: the smallest of a loss, mse or error, else the largest.
+      best; `'auto'`: the smallest of a loss or error, or of what falls as runs
+      converge (`summaries.is_error`), else the largest.
     patience: Evaluations without improvement after which training stops; 0 for
       never.
     min_improvement: Difference above which a value counts as an improvement,

@@ -52,7 +52,7 @@ def test_clients_of_one_example_each_have_nothing_to_train_on():
   with pytest.raises(errors.PartitionError, match='are rounded down'):
     _natural(survey, splits=ratios)
   # As is meant.
-  _natural(survey, splits={**ratios, 'test_ratio': 1.0})
+  _natural(survey, splits={**ratios, 'held_out_fraction': 1.0})
 
 
 def test_natural_partition_of_native_distributions():

@@ -103,6 +103,8 @@ def test_a_cluster_is_picked_in_parts():
   assert loaded.pick(_X[:5], labels, max_rows=2) == 1
   asked, means = [], [[np.inf, 3.0], [0.0, 9.0]]
   assert loaded.pick(_X[:5], labels, max_rows=2) == 1
+  with pytest.raises(errors.RequestError, match='has a loss'):
+    loaded.pick(_X[:5], np.zeros((5, 2)), max_rows=2)
 
 
 @pytest.mark.parametrize('cluster_id', [0, 1])

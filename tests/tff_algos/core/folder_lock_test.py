@@ -36,9 +36,7 @@ def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
     raise OSError(errno.ENOLCK, 'No locks available')
 
   monkeypatch.setattr(fcntl, 'flock', refuse)
-  with pytest.raises(
-    errors.InfrastructureError, match='cannot be locked: No locks available'
-  ):
+  with pytest.raises(errors.UserError, match='be locked: No locks available'):
     with folder_lock.exclusive(tmp_path, ''):
       pass
 

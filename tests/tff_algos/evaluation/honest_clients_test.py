@@ -32,7 +32,8 @@ def test_honest_clients_have_means_of_their_own():
     'accuracy',
     higher_is_better=True,
   )
-  assert len(metrics) == 2 * len(schema.SPLITS)
+  assert len(metrics) == 2 * 2 * len(schema.SPLITS)
+  assert metrics['attack/honest/test/personalized/accuracy_num_nan'] == 0
   assert metrics['attack/honest/test/personalized/accuracy'] == 2.5 / 4
   assert metrics['attack/honest/train/cluster/accuracy'] == 1.25 / 4
   assert columns['is_attacker'].tolist() == [0, 1, 0, 0]

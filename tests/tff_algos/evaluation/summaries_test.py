@@ -71,7 +71,8 @@ def test_the_order_of_clients_does_not_matter(clients, random, better):
 
 
 def test_a_mean_is_partial_if_it_leaves_out_clients():
-  assert summaries.is_partial({'a': 1, 'a_num_nan': 2.0}, 'a')
+  for name in ('a', 'a_plain_mean', 'a_worst_decile'):
+    assert summaries.is_partial({name: 1, 'a_num_nan': 2.0}, name)
   for whole in ({'a_num_nan': 0}, {'a_num_nan': '0.0'}, {'a_num_nan': ''}, {}):
     assert not summaries.is_partial(whole, 'a')
 

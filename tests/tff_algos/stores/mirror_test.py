@@ -128,7 +128,7 @@ def test_a_killed_machine_is_replaced_when_its_lease_ends(
   with monkeypatch.context() as patched:
     patched.setattr(pointer.Lease, 'renewing', contextlib.nullcontext)
     patched.setattr(pointer, '_LEASE_SECONDS', 0)
-    monkeypatch.setattr(pointer, '_RENEWAL_SECONDS', 0)
+    monkeypatch.setattr(pointer, '_RENEWAL_SECONDS', 0.01)
     publish = block.__enter__()
     (killed.folder / 'round').write_text('1')
     publish()

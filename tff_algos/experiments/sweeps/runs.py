@@ -60,9 +60,11 @@ def sweep(runs: grid.Grid, folder: str | os.PathLike[str]) -> plan_lib.Plan:
         except errors.UserError as error:
           logging.warning('%s is refused: %s', run.folder, error)
           refused[run.folder] = str(error)
-  finally:
-    plan = grid.write_plan(runs.plan, workdir, refused)
-  return plan
+  except BaseException:
+    with contextlib.suppress(errors.UserError, OSError):
+      grid.write_plan(runs.plan, workdir, refused)
+    raise
+  return grid.write_plan(runs.plan, workdir, refused)
 
 
 def check_all_ran(plan: plan_lib.Plan) -> None:

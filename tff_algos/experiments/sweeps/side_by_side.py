@@ -117,9 +117,11 @@ def sweep(
   queue = _GridQueue(expanded, workdir, plugins)
   try:
     execute(queue, engine)
-  finally:
-    plan = grid.write_plan(expanded.plan, workdir, queue.refused)
-  return plan
+  except BaseException:
+    with contextlib.suppress(errors.UserError, OSError):
+      grid.write_plan(expanded.plan, workdir, queue.refused)
+    raise
+  return grid.write_plan(expanded.plan, workdir, queue.refused)
 
 
 def execute(queue: Queue, engine: Engine) -> None:

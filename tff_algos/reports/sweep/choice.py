@@ -104,14 +104,16 @@ def _by_seed(cell: sweep_lib.Cell, name: str) -> dict[int, float]:
   too: then none of them has one that is not finite.
   """
   honest = name.replace('participating', 'attack/honest', 1)
-  return {
-    seed: np.nan
-    if summaries.is_partial(point, name)
-    else point.get(honest, point[name])
-    for seed, point in zip(cell.seeds, cell.last, strict=True)
-    if point.get(name) is not None
-    and not (np.isnan(point[name]) and point.get(f'{name}_num_nan') == 0)
-  }
+  found = {}
+  for seed, point in zip(cell.seeds, cell.last, strict=True):
+    known = honest if honest in point else name
+    value = point.get(known)
+    if value is None or (
+      np.isnan(value) and point.get(f'{known}_num_nan') == 0
+    ):
+      continue
+    found[seed] = np.nan if summaries.is_partial(point, known) else value
+  return found
 
 
 def _text(sweep: sweep_lib.Sweep, values: np.ndarray) -> str:
