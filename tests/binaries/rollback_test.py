@@ -2,13 +2,18 @@
 
 import shutil
 
-from tff_algos.export import labels, releases
+from tff_algos.export import labels, manifest, releases
 
 
 def test_older_version_becomes_current(launcher, finished_run, tmp_path):
   target = tmp_path / 'export'
   shutil.copytree(finished_run.folder / 'export', target)
-  bundles = {model: target / model / '1' for model in releases.MODELS}
+  # Version 2 is another one.
+  bundles = {model: tmp_path / model / '1' for model in releases.MODELS}
+  for model, folder in bundles.items():
+    shutil.copytree(target / model / '1', folder)
+    path = folder / manifest.EXTRA_FOLDER / manifest.MANIFEST_FILE
+    path.write_text(path.read_text() + '\n')
   with releases.opened(target) as path:
     path.release(bundles, path.history[0], {})
     expected = path.history[-1].version + 1

@@ -336,7 +336,7 @@ def test_nothing_to_score(workdir, copy, options, words):
 def test_several_labels_of_an_example_are_refused(tmp_path):
   (tmp_path / 'raw').mkdir()
   arrays = {
-    'x': np.zeros((6, 3), np.int32),
+    'x': np.arange(18, dtype=np.int32).reshape(6, 3),
     'y': np.arange(18).reshape(6, 3) % 4,
     'client': np.array(['ann', 'bob'] * 3),
   }
