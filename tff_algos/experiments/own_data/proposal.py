@@ -180,16 +180,16 @@ def of_table(
   dataset: dict[str, Any] = {}
   if roles.time:
     dataset['splits'] = {'split_by': 'client_time'}
-  sizes = by_name[roles.client].values
-  is_whole = table.num_rows < columns_lib.MAX_ROWS
   fraction = _dead_letter_fraction(by_name, roles, features_option.value)
   if fraction:
     dataset['max_dead_letter_fraction'] = fraction
+  sizes = by_name[roles.client].values
+  # Of a part of the rows the sizes are not known.
+  is_whole = table.num_rows < columns_lib.MAX_ROWS
   return Proposal(
     title=path,
     source='table',
     model=_model(features_option.value, has_classes=bool(classes)),
-    # Of a part of the rows the sizes are not known.
     num_clients=_num_clients(sizes) if is_whole else len(sizes),
     options=tuple(options),
     dataset=dataset,
