@@ -26,7 +26,7 @@ from absl import flags
 
 from binaries import command
 from tff_algos.core import errors
-from tff_algos.serving import client_tls, clients
+from tff_algos.serving import clients
 
 _URL = flags.DEFINE_string(
   'url', 'http://127.0.0.1:8501', "Base URL of the server's REST API."
@@ -161,9 +161,9 @@ def _path() -> str:
   return f'{model}:predict'
 
 
-def _tls() -> client_tls.ClientTls:
+def _tls() -> clients.ClientTls:
   """Returns the files of TLS that the flags name."""
-  return client_tls.ClientTls(
+  return clients.ClientTls(
     _TLS_CA.value, _TLS_CERTIFICATE.value, _TLS_KEY.value
   )
 

@@ -31,6 +31,8 @@ from tff_algos.data import statistics as statistics_lib
 
 # A shard is processed in pieces of about this many feature values.
 _PIECE_VALUES = 1 << 21
+# Kind of the files with the rows of a shard's clients.
+_CLIENTS = 'client_statistics'
 
 # Key of totals: ('source', name), ('held_out', name) or (group, split).
 Key = tuple[str, str]
@@ -67,7 +69,7 @@ def measure(
   found = _read_totals(staging)
   _check_complete(found, manifest)
   clients = pyarrow.concat_tables(
-    parquet.read_table(_client_part(staging, shard))
+    parquet.read_table(staging.part(_CLIENTS, shard))
     for shard in range(manifest['num_shards'])
   )
   with staging.atomic_path(folder / layout.CLIENT_STATISTICS) as path:
@@ -118,7 +120,7 @@ def _run(
     _ = (
       (shards, held_out)
       | beam.Flatten()
-      | 'AddTotals' >> beam.CombinePerKey(totals.AddTotals())
+      | 'AddTotals' >> beam.CombinePerKey(totals.add_all)
       | 'WriteTotals' >> beam.ParDo(WriteTotals(reader, staging))
     )
 
@@ -148,7 +150,7 @@ class MeasureShard(beam.DoFn):
               totals.add(sums[key], measured) if key in sums else measured
             )
       with self._staging.handing_over(
-        _client_part(self._staging, shard)
+        self._staging.part(_CLIENTS, shard)
       ) as path:
         parquet.write_table(table.to_arrow(), path)
       for key, measured in sums.items():
@@ -294,10 +296,6 @@ def _check_complete(
         'were counted. Nothing was written; try again, or with other '
         'beam_options.'
       )
-
-
-def _client_part(staging: staging_lib.Staging, shard: int) -> pathlib.Path:
-  return staging.work / f'client_statistics-{shard:05d}'
 
 
 def _read_totals(staging: staging_lib.Staging) -> dict[str, dict[str, Any]]:

@@ -7,10 +7,10 @@ whose sum is exact.
 """
 
 import fractions
+import functools
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-import apache_beam as beam
 import numpy as np
 
 from tff_algos.core.structures import Array
@@ -86,6 +86,11 @@ def add(first: Totals, second: Totals) -> Totals:
   )
 
 
+def add_all(parts: Iterable[Totals]) -> Totals:
+  """Returns the totals of one or more sets of examples together."""
+  return functools.reduce(add, parts)
+
+
 def to_exact(totals: Totals) -> Totals:
   """Returns totals whose sums are integers, in units of 2**-1074."""
   return totals._replace(
@@ -101,32 +106,6 @@ def _to_units(values: Array) -> Array:
     numerator, denominator = value.as_integer_ratio()
     units[i] = numerator * (_UNITS // denominator)
   return units
-
-
-class AddTotals(beam.CombineFn):
-  """Beam CombineFn that adds exact totals, in any order."""
-
-  def create_accumulator(self) -> Totals | None:
-    """Returns None: without examples even the shape is unknown."""
-    return None
-
-  def add_input(self, accumulator: Totals | None, totals: Totals) -> Totals:
-    """Adds the totals of one shard."""
-    return totals if accumulator is None else add(accumulator, totals)
-
-  def merge_accumulators(
-    self, accumulators: Iterable[Totals | None]
-  ) -> Totals | None:
-    """Adds the partial totals of several workers."""
-    merged = None
-    for accumulator in accumulators:
-      if accumulator is not None:
-        merged = self.add_input(merged, accumulator)
-    return merged
-
-  def extract_output(self, accumulator: Totals | None) -> Totals | None:
-    """Returns the exact totals."""
-    return accumulator
 
 
 def describe(

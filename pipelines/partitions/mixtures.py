@@ -38,16 +38,12 @@ def build_mixtures(
       are as many equal blocks as there are shares, and in block b the shares
       are rolled to the right by b.
     num_clients: Number of rows, N.
-    num_sources: Number of columns, S.
+    num_sources: Number of columns, S; one that passed `check_num_sources`.
     generator: Randomness of scheme `'random'`.
 
   Returns:
     float64 `[num_clients, num_sources]`, rows sum to 1.
-
-  Raises:
-    ConfigError: If the scheme needs another number of distributions.
   """
-  check_num_sources(law, num_sources)
   if law == RANDOM:
     return random_mixtures(num_clients, num_sources, generator)
   if law == IID:

@@ -70,6 +70,10 @@ class Staging:
       file.seek(start)
       return file.read(-1 if stop is None else stop - start)
 
+  def part(self, kind: str, number: int) -> pathlib.Path:
+    """Returns the path in `work` of one of several files of a kind."""
+    return self.work / f'{kind}-{number:05d}'
+
   def find(self, prefix: str) -> list[pathlib.Path]:
     """Returns the files of `work` whose names have a prefix, sorted."""
     return sorted(self.work.glob(f'{prefix}*'))

@@ -81,8 +81,9 @@ class WriteShard(beam.DoFn):
         parquet.write_table(table, path)
         described = records.describe_file(path)
       facts = {'files': {name: described}, **_count_all(clients, table)}
-      facts_path = self._staging.work / f'facts-{shard:05d}'
-      with self._staging.handing_over(facts_path) as path:
+      with self._staging.handing_over(
+        self._staging.part('facts', shard)
+      ) as path:
         path.write_text(json.dumps(facts))
       yield shard
 
@@ -230,6 +231,8 @@ def read_published(folder: pathlib.Path) -> dict[str, Any] | None:
       raise ValueError('the checksum is another')
     integrity.check_files(folder, manifest, verify=True)
   except (OSError, ValueError, KeyError, TypeError, errors.DataError) as error:
-    logging.warning('Scoring %s again: %s', folder, error)
+    # What is advised for a dataset would not help.
+    reason = str(error).removesuffix(f' {integrity.BUILD_AGAIN}')
+    logging.warning('Scoring %s again: %s', folder, reason)
     return None
   return manifest

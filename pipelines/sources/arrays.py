@@ -150,10 +150,10 @@ class Opened(NamedTuple):
 def _open(
   paths: tuple[pathlib.Path, ...],
   num_classes: int | None,
-  times: tuple[int, ...],
+  versions: tuple[tuple[int, ...], ...],
 ) -> Opened:
-  """Opens and checks the arrays, cached by `times`."""
-  del times
+  """Opens and checks the arrays, cached by `versions`."""
+  del versions
   arrays = {path.stem: _map(path) for path in paths}
   lengths = {name: len(array) for name, array in arrays.items()}
   if len({*lengths.values()}) > 1:

@@ -5,7 +5,7 @@ import hashlib
 import json
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -118,84 +118,28 @@ class Block(NamedTuple):
   stop: int
 
 
-class Source(Protocol):
-  """Block-wise reader of raw examples, small enough to be sent to workers."""
+class Source:
+  """Block-wise reader of raw examples, small enough to be sent to workers.
 
-  def features(self) -> Features:
-    """Returns shape and meaning of an example.
-
-    With a feature spec, shape and dtype of x are those of the spec.
-    """
-    ...
-
-  def feature_spec(self) -> spec_lib.FeatureSpec | None:
-    """Returns the raw columns, not fitted; None if examples are arrays."""
-    ...
-
-  def blocks(self) -> Sequence[Block]:
-    """Returns all blocks in a deterministic order."""
-    ...
-
-  def read(self, block: Block) -> Iterator[RawExample]:
-    """Yields the examples of one block in their order."""
-    ...
-
-  def checksums(self) -> Mapping[str, str]:
-    """Returns name -> SHA-256 of all data that determines the examples."""
-    ...
-
-  def native_source_names(self) -> tuple[str, ...] | None:
-    """Returns the names of the native source distributions, if any."""
-    ...
-
-  def has_test_split(self) -> bool:
-    """Returns whether the source has an official test split."""
-    ...
-
-  def recipe(self) -> Mapping[str, Any]:
-    """Returns the options that determine the examples, without paths."""
-    ...
-
-  def facts(self) -> Mapping[str, Any]:
-    """Returns further entries of the manifest, JSON-ready."""
-    ...
-
-  def locate(self, part: str, position: int) -> Location:
-    """Returns where the example at a position of a part is stored."""
-    ...
-
-
-class FileSource:
-  """Base of sources of arrays, without distributions and further facts.
-
-  Subclasses have `_sizes`, and add the rest of `Source`; few of them use the
-  dataset's seed.
+  By default it has arrays of one distribution, and neither a test split nor
+  further facts. Subclasses have `features`, `read`, `recipe` and `_sizes`, and
+  `_files` or `checksums` of their own; few of them use the dataset's seed.
   """
 
   def __init__(self, options: Any, seed: int) -> None:
     del seed
     self._options = options
 
+  def features(self) -> Features:
+    """Returns shape and meaning of an example.
+
+    With a feature spec, shape and dtype of x are those of the spec.
+    """
+    raise NotImplementedError
+
   def feature_spec(self) -> spec_lib.FeatureSpec | None:
-    """Returns None: the examples are arrays."""
+    """Returns the raw columns, not fitted; None if examples are arrays."""
     return None
-
-  def native_source_names(self) -> tuple[str, ...] | None:
-    """Returns None: the examples come from one distribution."""
-    return None
-
-  def has_test_split(self) -> bool:
-    """Returns False."""
-    return False
-
-  def facts(self) -> Mapping[str, Any]:
-    """Returns nothing to add to the manifest."""
-    return {}
-
-  def locate(self, part: str, position: int) -> Location:
-    """Returns an unknown location."""
-    del part, position
-    return Location()
 
   def blocks(self) -> Sequence[Block]:
     """Returns the blocks of each part, in the order of `_sizes`."""
@@ -204,6 +148,39 @@ class FileSource:
       for part, size in self._sizes().items()
       for start in range(0, size, BLOCK_SIZE)
     ]
+
+  def read(self, block: Block) -> Iterator[RawExample]:
+    """Yields the examples of one block in their order."""
+    raise NotImplementedError
+
+  def checksums(self) -> Mapping[str, str]:
+    """Returns name -> SHA-256 of all data that determines the examples."""
+    return file_checksums(self._files())
+
+  def native_source_names(self) -> tuple[str, ...] | None:
+    """Returns the names of the native source distributions, if any."""
+    return None
+
+  def has_test_split(self) -> bool:
+    """Returns whether the source has an official test split."""
+    return False
+
+  def recipe(self) -> Mapping[str, Any]:
+    """Returns the options that determine the examples, without paths."""
+    raise NotImplementedError
+
+  def facts(self) -> Mapping[str, Any]:
+    """Returns further entries of the manifest, JSON-ready."""
+    return {}
+
+  def locate(self, part: str, position: int) -> Location:
+    """Returns where the example at a position of a part is stored."""
+    del part, position
+    return Location()
+
+  def _files(self) -> Sequence[pathlib.Path]:
+    """Returns all files that are read, in a deterministic order."""
+    raise NotImplementedError
 
   def _sizes(self) -> Mapping[str, int]:
     """Returns part -> number of its examples, in a deterministic order."""
@@ -214,20 +191,16 @@ class FileSource:
     return ('train', 'test') if self.has_test_split() else ('train',)
 
 
-class FolderSource(FileSource):
+class FolderSource(Source):
   """Base of sources of files in one folder, which is not part of the recipe.
 
   The options have a `folder`, and subclasses `_files`, or `checksums` and
   `locate` of their own.
   """
 
-  def _files(self) -> Sequence[pathlib.Path]:
-    """Returns all files that are read, in a deterministic order."""
-    raise NotImplementedError
-
-  def checksums(self) -> Mapping[str, str]:
-    """Returns the checksums of the files as stored."""
-    return file_checksums(self._files())
+  def __init__(self, options: Any, seed: int) -> None:
+    super().__init__(options, seed)
+    self._folder = pathlib.Path(options.folder)
 
   def locate(self, part: str, position: int) -> Location:
     """Returns the file, if there is only one."""
@@ -242,7 +215,7 @@ class FolderSource(FileSource):
     return recipe
 
 
-class GeneratedSource(FileSource):
+class GeneratedSource(Source):
   """Base of synthetic sources, generated from options and the dataset's seed.
 
   Attributes:
@@ -354,31 +327,6 @@ def image_features(shape: tuple[int, ...], num_classes: int) -> Features:
   )
 
 
-def token_features(length: int, num_classes: int) -> Features:
-  """Returns the features of `length` token ids, unscaled."""
-  return Features(
-    x_dtype='int32',
-    x_shape=(length,),
-    x_scale=1.0,
-    x_offset=0.0,
-    task='classification',
-    num_classes=num_classes,
-  )
-
-
-def float_image_features(shape: tuple[int, ...], num_classes: int) -> Features:
-  """Returns the features of float32 images of values from 0 to 1."""
-  return Features(
-    x_dtype='float32',
-    x_shape=shape,
-    x_scale=1.0,
-    x_offset=0.0,
-    task='classification',
-    num_classes=num_classes,
-    x_range=(0.0, 1.0),
-  )
-
-
 def vector_features(length: int, num_classes: int = 0) -> Features:
   """Returns the features of float32 vectors; 0 classes for regression."""
   return Features(
@@ -389,6 +337,17 @@ def vector_features(length: int, num_classes: int = 0) -> Features:
     task='classification' if num_classes else 'regression',
     num_classes=num_classes,
   )
+
+
+def token_features(length: int, num_classes: int) -> Features:
+  """Returns the features of `length` token ids, unscaled."""
+  return vector_features(length, num_classes)._replace(x_dtype='int32')
+
+
+def float_image_features(shape: tuple[int, ...], num_classes: int) -> Features:
+  """Returns the features of float32 images of values from 0 to 1."""
+  features = vector_features(1, num_classes)
+  return features._replace(x_shape=shape, x_range=(0.0, 1.0))
 
 
 def malformed(reason: str, *, value: Any = None) -> RawExample:

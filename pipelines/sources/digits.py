@@ -25,7 +25,7 @@ def _load() -> tuple[Array, Array]:
   return digits.images.astype(np.uint8), digits.target.astype(np.int32)
 
 
-class Digits(base.FileSource):
+class Digits(base.Source):
   """UCI's optical digits, the test part: pixels 0 to 16, no official split."""
 
   def features(self) -> base.Features:

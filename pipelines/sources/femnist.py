@@ -63,8 +63,7 @@ class Femnist(base.FolderSource):
 
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the images of a block."""
-    path = pathlib.Path(self._options.folder, block.part)
-    writers = _read(path)
+    writers = _read(self._folder / block.part)
     for run in base.runs([len(writer.labels) for writer in writers], block):
       writer = writers[run.index]
       for i in range(run.start, run.stop):
@@ -119,13 +118,7 @@ class Femnist(base.FolderSource):
     )
 
   def _paths(self, folder: str) -> list[pathlib.Path]:
-    paths = sorted(pathlib.Path(self._options.folder, folder).glob('*.json'))
-    if not paths:
-      raise errors.DataError(
-        f'no raw data: {self._options.folder!r} has no file {folder}/*.json. '
-        "Let LEAF make it, or mend the source's folder."
-      )
-    return paths
+    return files_lib.match(str(self._folder / folder), '*.json')
 
 
 @files_lib.cached(1)

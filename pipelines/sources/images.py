@@ -72,10 +72,6 @@ class Listed(NamedTuple):
 class Images(base.FolderSource):
   """PNG, JPEG or BMP files of any size, with a class and a client."""
 
-  def __init__(self, options: Options, seed: int) -> None:
-    super().__init__(options, seed)
-    self._folder = pathlib.Path(options.folder)
-
   def features(self) -> base.Features:
     """Returns resized images, read as values from 0 to 1."""
     return base.image_features(self._options.shape, len(self._classes))

@@ -165,7 +165,7 @@ class Options:
     return tuple(dict.fromkeys(name for name in named if name))
 
 
-class Table(base.FileSource):
+class Table(base.Source):
   """Source of rows; a row with an invalid value is malformed.
 
   Subclasses read the files.
@@ -213,10 +213,6 @@ class Table(base.FileSource):
   def has_test_split(self) -> bool:
     """Returns whether a test file is named."""
     return bool(self._options.test_path)
-
-  def checksums(self) -> Mapping[str, str]:
-    """Returns the checksums of the files as stored."""
-    return base.file_checksums(self._files())
 
   def recipe(self) -> Mapping[str, Any]:
     """Returns all options, with the names of the files without their folder."""

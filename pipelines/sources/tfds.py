@@ -69,7 +69,7 @@ class Options:
     base.check_classes(self.classes)
 
 
-class Tfds(base.FileSource):
+class Tfds(base.Source):
   """Source of images or texts with a class."""
 
   def features(self) -> base.Features:

@@ -34,10 +34,6 @@ class Options:
 class TinyImagenet(base.FolderSource):
   """Source of 64x64 colour images; grey ones get three equal channels."""
 
-  def __init__(self, options: Options, seed: int) -> None:
-    super().__init__(options, seed)
-    self._folder = pathlib.Path(options.folder)
-
   def features(self) -> base.Features:
     """Returns images of three channels, read as values from 0 to 1."""
     return base.image_features((_SIDE, _SIDE, 3), len(self._classes()))

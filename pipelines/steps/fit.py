@@ -15,16 +15,13 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from pipelines.engines import failures
-from pipelines.examples import column_statistics, encoding, raw_columns
+from pipelines.examples import column_statistics, encoding, raw_columns, splits
 from pipelines.publishing import staging as staging_lib
 from pipelines.steps import extract, handover, planning
 from tff_algos.core import errors
 from tff_algos.core.structures import Array
 from tff_algos.data import dataset as dataset_lib
-from tff_algos.data import schema as schema_lib
 from tff_algos.features import spec as spec_lib
-
-_TRAIN = schema_lib.SPLITS.index(schema_lib.TRAIN)
 
 
 class Given(NamedTuple):
@@ -66,7 +63,7 @@ class MeasureBlock(extract.BlockFn):
     with failures.carried():
       sound, _ = self._clean(block)
       plan = handover.read_plan(self._staging, number)
-      is_train = plan.roles == _TRAIN
+      is_train = plan.roles == splits.TRAIN
       owned = is_train & (plan.owners != planning.NOBODY)
       participates = (owned & (plan.owners < plan.num_participating)).any(0)
       columns = cast(raw_columns.Columns, sound.x)
@@ -83,7 +80,9 @@ class MeasureBlock(extract.BlockFn):
           spec.by_client, columns, plan.owners, owned
         ),
       }
-      with self._staging.handing_over(_path(self._staging, number)) as path:
+      with self._staging.handing_over(
+        self._staging.part('columns', number)
+      ) as path:
         path.write_text(json.dumps(states))
     yield number
 
@@ -130,7 +129,8 @@ def merge(
     [column_statistics.Moments() for _ in spec.by_client] for _ in client_ids
   ]
   for content in staging_lib.in_threads(
-    lambda number: staging.read(_path(staging, number)), range(num_blocks)
+    lambda number: staging.read(staging.part('columns', number)),
+    range(num_blocks),
   ):
     states = json.loads(content)
     for name, state in states['all'].items():
@@ -204,7 +204,3 @@ def _measured_clients(
     for client_id, mean, deviation in zip(ids, *statistics, strict=True)
     if not np.array_equal((mean, deviation), of_all)
   }
-
-
-def _path(staging: staging_lib.Staging, number: int) -> Any:
-  return staging.work / f'columns-{number:05d}.json'

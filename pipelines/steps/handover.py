@@ -50,8 +50,8 @@ def write_survey(
   survey = planning.Survey(
     **{name: getattr(sound, name) for name in planning.Survey._fields}
   )
-  _save(staging, _path(staging, 'survey', number), survey._asdict())
-  with staging.handing_over(_path(staging, 'dead', number)) as path:
+  _save(staging, staging.part('survey', number), survey._asdict())
+  with staging.handing_over(staging.part('dead', number)) as path:
     path.write_text(json.dumps(dead))
 
 
@@ -63,8 +63,8 @@ def read_surveys(
   def read(
     number: int,
   ) -> tuple[planning.Survey, list[cleaning.DeadLetter]]:
-    survey = _load(staging, _path(staging, 'survey', number))
-    rows = json.loads(staging.read(_path(staging, 'dead', number)))
+    survey = _load(staging, staging.part('survey', number))
+    rows = json.loads(staging.read(staging.part('dead', number)))
     letters = [cleaning.DeadLetter(*row) for row in rows]
     return planning.Survey(**survey), letters
 
@@ -99,7 +99,7 @@ def write_plan(
         plan.groups.count(schema_lib.PARTICIPATING), np.int64
       ),
     )
-    _save(staging, _path(staging, 'plan', number), block_plan._asdict())
+    _save(staging, staging.part('plan', number), block_plan._asdict())
 
   for _ in staging_lib.in_threads(write, range(len(block_sizes))):
     pass
@@ -107,7 +107,7 @@ def write_plan(
 
 def read_plan(staging: staging_lib.Staging, number: int) -> BlockPlan:
   """Returns the plan for the valid examples of a block."""
-  return BlockPlan(**_load(staging, _path(staging, 'plan', number)))
+  return BlockPlan(**_load(staging, staging.part('plan', number)))
 
 
 def write_fitted(staging: staging_lib.Staging, fitted: encoding.Fitted) -> None:
@@ -127,10 +127,6 @@ def read_encoder(staging: staging_lib.Staging) -> encoding.Encoder:
   spec = spec_lib.FeatureSpec.from_dict(values)
   arrays = _load(staging, staging.work / 'client_statistics')
   return encoding.Encoder(encoding.Fitted(spec, **arrays))
-
-
-def _path(staging: staging_lib.Staging, kind: str, number: int) -> pathlib.Path:
-  return staging.work / f'{kind}-{number:05d}'
 
 
 def _save(

@@ -6,7 +6,6 @@ in memory, regardless of the size of the dataset.
 """
 
 import json
-import pathlib
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -72,7 +71,7 @@ def save(
   )
   for name, column in columns.items():
     rows[name] = column
-  with staging.handing_over(_path(staging, block)) as path:
+  with staging.handing_over(staging.part('pieces', block)) as path:
     with open(path, 'wb') as file:
       file.write(json.dumps(rows.dtype.descr).encode().ljust(_HEADER_BYTES))
       rows.tofile(file)
@@ -90,7 +89,9 @@ def load(staging: staging_lib.Staging, runs: Iterable[Run]) -> Piece:
   # Without examples an empty run gives the dtypes.
   filled = [run for run in runs if run.stop > run.start] or runs[:1]
   # All blocks have the same columns.
-  header = staging.read(_path(staging, filled[0].block), 0, _HEADER_BYTES)
+  header = staging.read(
+    staging.part('pieces', filled[0].block), 0, _HEADER_BYTES
+  )
   dtype = np.dtype(
     [(name, kind, tuple(*shape)) for name, kind, *shape in json.loads(header)]
   )
@@ -99,7 +100,7 @@ def load(staging: staging_lib.Staging, runs: Iterable[Run]) -> Piece:
     start, stop = (
       _HEADER_BYTES + row * dtype.itemsize for row in (run.start, run.stop)
     )
-    content = staging.read(_path(staging, run.block), start, stop)
+    content = staging.read(staging.part('pieces', run.block), start, stop)
     rows = np.frombuffer(content, dtype)
     parts.append(_piece(rows[name] for name in _names()))
   return join(parts)
@@ -146,7 +147,3 @@ def _columns(piece: Piece) -> tuple[Array, ...]:
 
 def _names() -> tuple[str, ...]:
   return (*schema_lib.StoredExamples._fields, *Piece._fields[1:])
-
-
-def _path(staging: staging_lib.Staging, block: int) -> pathlib.Path:
-  return staging.work / f'pieces-{block:05d}'

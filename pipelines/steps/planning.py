@@ -54,7 +54,8 @@ class Plan(NamedTuple):
   """Assignment of examples to clients.
 
   Attributes:
-    client_ids: All clients: participating, then unseen; sorted within each.
+    client_ids: All clients: participating, unseen, then unlabelled; sorted
+      within each.
     groups: Group of each client.
     mixtures: Planned shares, `[num_clients, num_sources]`; None if the scheme
       does not mix source distributions.

@@ -68,7 +68,7 @@ class ShardWriter(NamedTuple):
         name = layout.shard_name(split, index, self.num_shards)
         self._write_file(name, split, records, facts)
     with self.staging.handing_over(
-      self.staging.work / f'{kind}-{index:05d}.json'
+      self.staging.part(kind, index).with_suffix('.json')
     ) as path:
       path.write_text(json.dumps(facts))
 

@@ -14,7 +14,7 @@ import pytest
 from binaries import predict as binary
 from tests.testing import certificates, exportable
 from tff_algos.core import errors
-from tff_algos.serving import client_tls, clients, models, server, server_config
+from tff_algos.serving import clients, models, server, server_config
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 
@@ -135,7 +135,7 @@ def test_tls(store, tmp_path):
     assert 'logits' in done.stdout
     for files in ((), (ca.path,)):
       with pytest.raises(errors.UserError, match='does not answer'):
-        asked = clients.Server(url, tls=client_tls.ClientTls(*files))
+        asked = clients.Server(url, tls=clients.ClientTls(*files))
         binary.predict(asked, '/v1/models/anna:predict', {})
 
 

@@ -218,7 +218,11 @@ def _predict_mixture(
 def _mix_predictions(
   model: model_lib.Model, variables: Any, x: tf.Tensor, mixture: tf.Tensor
 ) -> _Outputs:
-  outputs = _all_outputs(model, variables, x)
+  # Of all clusters, `[num_clusters, batch, num_outputs]`.
+  outputs = model.map_stacked(
+    lambda weights: model.apply(weights, x),
+    tf.nest.map_structure(tf.convert_to_tensor, variables),
+  )
   if model.task == model_lib.CLASSIFICATION:
     return prediction.name_probabilities(
       tf.einsum('bk,kb...->b...', mixture, tf.nn.softmax(outputs))
@@ -283,13 +287,3 @@ def _pick_cluster(
     'cluster_id': cluster_id[tf.newaxis],
     'mean_loss': mean_loss[tf.newaxis],
   }
-
-
-def _all_outputs(
-  model: model_lib.Model, variables: Any, x: tf.Tensor
-) -> tf.Tensor:
-  """Returns all clusters' outputs, `[num_clusters, batch, num_outputs]`."""
-  return model.map_stacked(
-    lambda weights: model.apply(weights, x),
-    tf.nest.map_structure(tf.convert_to_tensor, variables),
-  )

@@ -1,5 +1,6 @@
 """Version folders `<base>/<version>/` in the layout of TensorFlow Serving."""
 
+import contextlib
 import os
 import pathlib
 
@@ -21,6 +22,21 @@ def version_folders(
     if entry.name.isascii() and entry.name.isdigit() and entry.is_dir()
   }
   return dict(sorted(folders.items()))
+
+
+def model_names(folder: pathlib.Path) -> list[str]:
+  """Returns the names of the models with a version under a folder, sorted.
+
+  Raises:
+    OSError: If the folder cannot be listed.
+  """
+  names = []
+  for base in sorted(folder.iterdir()):
+    # Such as lost+found, which only root may read.
+    with contextlib.suppress(PermissionError):
+      if base.is_dir() and version_folders(base):
+        names.append(base.name)
+  return names
 
 
 def busy(folder: pathlib.Path) -> str:

@@ -5,16 +5,53 @@ None goes through a proxy of the environment.
 
 import contextlib
 import http.client
+import ssl
 import urllib.parse
 from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 from tff_algos.core import errors
-from tff_algos.serving import client_tls
 
 _PORTS = {'http': http.client.HTTP_PORT, 'https': http.client.HTTPS_PORT}
 # Returns the answer to a body of JSON.
 Ask = Callable[[bytes], bytes]
+
+
+class ClientTls(NamedTuple):
+  """Files of TLS of a server's client.
+
+  Attributes:
+    ca: PEM file of the CAs of the server's certificate; None for those of this
+      machine.
+    certificate: PEM file of the client's certificate; None for none.
+    key: PEM file of its private key.
+  """
+
+  ca: str | None = None
+  certificate: str | None = None
+  key: str | None = None
+
+  def context(self) -> ssl.SSLContext:
+    """Returns the context of a connection.
+
+    Raises:
+      UserError: If a file cannot be used.
+    """
+    if (self.certificate is None) != (self.key is None):
+      raise errors.UserError('give both --tls_certificate and --tls_key')
+    try:
+      context = ssl.create_default_context(cafile=self.ca)
+      if self.certificate is not None:
+        # Without a password OpenSSL would ask the terminal.
+        context.load_cert_chain(self.certificate, self.key, lambda: b'-')
+    except (OSError, ValueError) as error:
+      reason = getattr(error, 'reason', None) or str(error)
+      raise errors.UserError(
+        f'the files of TLS cannot be used: {reason}. --tls_ca '
+        f'{self.ca}, --tls_certificate {self.certificate} and --tls_key '
+        f'{self.key} must be PEM files, the key without a password.'
+      ) from error
+    return context
 
 
 class Server(NamedTuple):
@@ -30,7 +67,7 @@ class Server(NamedTuple):
   url: str
   timeout_seconds: float = 30.0
   token: str | None = None
-  tls: client_tls.ClientTls = client_tls.ClientTls()
+  tls: ClientTls = ClientTls()
 
   @property
   def host(self) -> str:
@@ -86,7 +123,7 @@ def rest(server: Server, path: str) -> Generator[Ask]:
     UserError: If the URL is none of HTTP, or files of TLS cannot be used, or
       are given for a URL without TLS.
   """
-  if not server.has_tls and server.tls != client_tls.ClientTls():
+  if not server.has_tls and server.tls != ClientTls():
     raise errors.UserError(
       f'url {server.url!r} is asked without TLS, so that its files cannot be '
       'used; take https://, or leave out --tls_ca, --tls_certificate and '

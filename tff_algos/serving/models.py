@@ -317,13 +317,8 @@ class ModelStore:
       raise errors.RequestError(
         'this token may not list the models', status=403
       )
-    named = []
     with _reading('the folder of the models'):
-      for name in self._names():
-        # Such as lost+found, which only root may read.
-        with contextlib.suppress(PermissionError):
-          named += [name] * bool(versions.version_folders(self.folder / name))
-    return named
+      return versions.model_names(self.folder)
 
   def statuses(
     self, name: str, version: int | str | None = None

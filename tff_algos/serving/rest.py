@@ -417,16 +417,12 @@ async def _on_disconnect(
   return _Json(b'', _GONE)  # Received by nobody.
 
 
-def _is_version(text: str) -> bool:
-  return text.isascii() and text.isdigit() and len(text) < 20
-
-
 def _version(path_params: dict[str, str]) -> int | str | None:
   """Returns the version or label of a path; None if it has none."""
   version = path_params.get('version')
   if version is None:
     return path_params.get('label')
-  if not _is_version(version):
+  if not (version.isascii() and version.isdigit() and len(version) < 20):
     raise errors.RequestError(
       f'a version must be a whole number, got {version[:50]!r}'
     )

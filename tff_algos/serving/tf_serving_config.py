@@ -84,11 +84,7 @@ def _check_access(config: server_config.ServerConfig) -> None:
 def _names(folder: pathlib.Path) -> list[str]:
   """Returns the names of the models."""
   try:
-    names = [
-      base.name
-      for base in sorted(folder.iterdir())
-      if base.is_dir() and versions.version_folders(base)
-    ]
+    names = versions.model_names(folder)
   except OSError as error:
     raise errors.UserError(
       f'model folder {folder} cannot be read: {error.strerror}'

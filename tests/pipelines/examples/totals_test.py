@@ -56,16 +56,11 @@ def _cut(examples, bounds):
 
 
 def _combine(parts, schema, order):
-  """Combines as an engine might: accumulators of some parts, then of those."""
-  fn = totals.AddTotals()
+  """Combines as an engine might: the totals of some parts, then of those."""
   exact = [totals.to_exact(totals.measure(part, schema)) for part in parts]
-  accumulators = []
-  for group in order:
-    accumulator = fn.create_accumulator()
-    for i in group:
-      accumulator = fn.add_input(accumulator, exact[i])
-    accumulators.append(accumulator)
-  return fn.extract_output(fn.merge_accumulators(accumulators))
+  return totals.add_all(
+    totals.add_all(exact[i] for i in group) for group in order if group
+  )
 
 
 def _described(total, schema):
@@ -151,6 +146,6 @@ def test_in_a_pipeline():
 
   with test_pipeline.TestPipeline() as pipeline:
     combined = (
-      pipeline | beam.Create(keyed) | beam.CombinePerKey(totals.AddTotals())
+      pipeline | beam.Create(keyed) | beam.CombinePerKey(totals.add_all)
     )
     util.assert_that(combined, check)

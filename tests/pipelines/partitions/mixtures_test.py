@@ -115,7 +115,7 @@ def test_random_shares_follow_their_law(num_sources, seed):
 @pytest.mark.parametrize('num_sources', [1, 3])
 def test_laws_for_two_distributions_refuse_others(law, num_sources):
   with pytest.raises(errors.ConfigError, match='exactly 2 .* use .random.'):
-    _mixtures(law, 4, num_sources)
+    mixtures.check_num_sources(law, num_sources)
 
 
 @pytest.mark.parametrize(

@@ -168,5 +168,13 @@ def test_damaged_predictions_are_not_taken(tmp_path, what):
   assert predictions.read_published(folder) is None
 
 
+def test_damaged_predictions_are_no_reason_to_build_a_dataset(tmp_path, caplog):
+  _, folder = _write(tmp_path, [[_client(0, [1], [1])]], 3)
+  (shard,) = folder.glob('*.parquet')
+  shard.unlink()
+  assert predictions.read_published(folder) is None
+  assert caplog.messages == [f'Scoring {folder} again: {shard} is missing.']
+
+
 def test_no_predictions(tmp_path):
   assert predictions.read_published(tmp_path / 'none') is None

@@ -9,7 +9,7 @@ from tff_algos.core import errors
 
 def test_blocks_cover_each_part_once():
   size = base.BLOCK_SIZE
-  source = base.FileSource(None, 0)
+  source = base.Source(None, 0)
   source._sizes = lambda: {'c': 3, 'b': 0, 'a': 2 * size + 1}
   assert source.blocks() == [
     base.Block('c', 0, 3),

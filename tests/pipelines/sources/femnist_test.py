@@ -52,6 +52,13 @@ def test_training_folder_within_the_test_folder(tmp_path):
   ] * 6
 
 
+def test_folder_with_the_name_of_a_file(tmp_path):
+  source = _source(tmp_path)
+  (tmp_path / 'all_data' / 'old.json').mkdir()
+  with pytest.raises(errors.DataError, match=r'old\.json is a folder, not a f'):
+    source.checksums()
+
+
 def _write(folder, users, data):
   (folder / 'all_data').mkdir()
   (folder / 'all_data' / 'a.json').write_text(

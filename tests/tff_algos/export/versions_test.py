@@ -15,6 +15,13 @@ def test_only_folders_with_numbers_count(tmp_path):
   ]
 
 
+def test_models_have_versions(tmp_path):
+  for name in ('b/1', 'a/2', 'empty', 'c/notes'):
+    (tmp_path / name).mkdir(parents=True)
+  (tmp_path / 'labels.json').write_text('{}')
+  assert versions.model_names(tmp_path) == ['a', 'b']
+
+
 def test_missing_base_is_an_os_error(tmp_path):
   with pytest.raises(FileNotFoundError):
     versions.version_folders(tmp_path / 'missing')

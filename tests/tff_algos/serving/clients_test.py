@@ -1,12 +1,18 @@
-"""Connections and URLs; tokens and TLS are in `predict_test.py`."""
+"""Connections, URLs and files of TLS; handshakes are in `predict_test.py`."""
 
 import socket
 import threading
 
 import pytest
 
+from tests.testing import certificates
 from tff_algos.core import errors
-from tff_algos.serving import client_tls, clients
+from tff_algos.serving import clients
+
+
+@pytest.fixture(name='ca')
+def make_ca(tmp_path):
+  return certificates.Authority(tmp_path / 'ca')
 
 
 def test_a_port_that_is_none_is_named():
@@ -15,10 +21,27 @@ def test_a_port_that_is_none_is_named():
 
 
 def test_files_of_tls_are_not_left_unused():
-  server = clients.Server('http://a', tls=client_tls.ClientTls('ca.pem'))
+  server = clients.Server('http://a', tls=clients.ClientTls('ca.pem'))
   with pytest.raises(errors.UserError, match='asked without TLS, so that'):
     with clients.rest(server, '/'):
       pass
+
+
+def test_context_of_tls(ca):
+  trusted = clients.ClientTls(ca.path).context().get_ca_certs()
+  assert [one['subject'] for one in trusted] == [((('commonName', 'ca'),),)]
+
+
+def test_files_of_tls_that_cannot_be_used(ca):
+  own, another = ca.issue('a', 'a'), ca.issue('b', 'b')
+  for files, text in (
+    ((None, own.certificate, None), 'both --tls_certificate and --tls_key'),
+    ((None, None, own.key), 'both --tls_certificate and --tls_key'),
+    ((ca.path, own.certificate, another.key), 'KEY_VALUES_MISMATCH'),
+    (('/missing', None, None), '--tls_ca /missing'),
+  ):
+    with pytest.raises(errors.UserError, match=text):
+      clients.ClientTls(*files).context()
 
 
 def test_a_prefix_is_part_of_the_path(served):

@@ -142,6 +142,7 @@ def test_a_folder_that_cannot_be_listed_hides_nothing_loaded(
 
   with store.refreshed(), monkeypatch.context() as broken:
     broken.setattr(models, 'os', types.SimpleNamespace(scandir=fail))
+    broken.setattr(versions.pathlib.Path, 'iterdir', fail)
     assert store.get('cluster_models').version == 1
     assert store.get('cluster_models', 1).version == 1
     for ask in (

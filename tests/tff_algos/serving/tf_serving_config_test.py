@@ -1,5 +1,6 @@
 """Files of TensorFlow Serving, parsed as its messages."""
 
+import errno
 import shlex
 
 import pytest
@@ -12,7 +13,7 @@ from google.protobuf import (
 from tensorflow_serving.config import model_server_config_pb2
 
 from tff_algos.core import errors
-from tff_algos.export import labels
+from tff_algos.export import labels, versions
 from tff_algos.serving import server_config, tf_serving_config
 
 _Field = descriptor_pb2.FieldDescriptorProto
@@ -119,6 +120,23 @@ def test_nothing_to_serve(tmp_path):
   with pytest.raises(errors.UserError, match='no <model>/<version> folders'):
     tf_serving_config.write(tmp_path, tmp_path / 'out', CONFIG)
   assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_may_not_be_read_hides_no_model(
+  folder, tmp_path, monkeypatch
+):
+  """Such as lost+found of a volume, beside which `binaries.serve` serves."""
+  (folder / 'lost+found').mkdir()
+  original = versions.version_folders
+
+  def version_folders(base):
+    if base.name == 'lost+found':
+      raise PermissionError(errno.EACCES, 'Permission denied')
+    return original(base)
+
+  monkeypatch.setattr(versions, 'version_folders', version_folders)
+  tf_serving_config.write(folder, tmp_path / 'out', CONFIG)
+  assert len(models_of(tmp_path / 'out' / 'models.config')) == 4
 
 
 def test_files_that_cannot_be_written(folder, tmp_path):
