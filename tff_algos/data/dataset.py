@@ -293,7 +293,7 @@ class FederatedDataset(rich_repr.Described):
     }
 
   def close(self) -> None:
-    """Closes the open shards and releases the lease on the version."""
+    """Releases the lease on the version; no examples can be read any more."""
     self._shards.close()
     self._lease.close()
 

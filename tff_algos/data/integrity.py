@@ -95,6 +95,7 @@ def read_manifest(folder: pathlib.Path) -> dict[str, Any]:
   Raises:
     DataError: If it is missing, damaged, of another schema version or of
       another dataset version.
+    OSError: If the disk fails.
   """
   path = folder / layout.MANIFEST
   try:
@@ -104,7 +105,9 @@ def read_manifest(folder: pathlib.Path) -> dict[str, Any]:
     raise errors.DataError(
       f'{path} is missing: the version is half-written. {BUILD_AGAIN}'
     ) from None
-  except (ValueError, KeyError, TypeError) as error:
+  except (OSError, ValueError, KeyError, TypeError) as error:
+    if errors.is_of_disk(error):
+      raise
     raise errors.DataError(
       f'{path} cannot be read: {error!r}. {BUILD_AGAIN}'
     ) from None

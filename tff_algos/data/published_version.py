@@ -4,7 +4,7 @@ import contextlib
 import pathlib
 import tempfile
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from tff_algos.core import cache_folder, durable, errors
 from tff_algos.data import integrity, layout, shards
@@ -21,27 +21,13 @@ _TABLES = (
 )
 
 
-class PublishedVersion(NamedTuple):
-  """An open version.
-
-  Attributes:
-    folder: Local copy of its folder without shards, cards and dead letters.
-    manifest: Content of `manifest.json`.
-    shards: Its shards.
-  """
-
-  folder: pathlib.Path
-  manifest: dict[str, Any]
-  shards: shards.PublishedShards
-
-
 def open_version(
   address: str,
   as_of: str | None,
   version: str | None,
   cache_bytes: int,
   stack: contextlib.ExitStack,
-) -> PublishedVersion:
+) -> tuple[pathlib.Path, dict[str, Any], shards.PublishedShards]:
   """Opens a version of a published dataset, or of that in a published workdir.
 
   Versions that are published later do not change it: objects never change.
@@ -52,6 +38,10 @@ def open_version(
     version: See there.
     cache_bytes: Bound of the shards on local disk, in bytes.
     stack: Closes it.
+
+  Returns:
+    A local copy of its folder without shards, cards and dead letters; the
+    content of `manifest.json`; its shards.
 
   Raises:
     DataError: If there is no such version, or it is damaged.
@@ -96,7 +86,7 @@ def open_version(
     cache_bytes,
   )
   stack.callback(opened.close)
-  return PublishedVersion(folder, manifest, opened)
+  return folder, manifest, opened
 
 
 def _find_dataset(

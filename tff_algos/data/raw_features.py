@@ -39,7 +39,7 @@ def of_manifest(manifest: Mapping[str, Any]) -> spec_lib.FeatureSpec:
     'scale': schema.x_scale,
     'offset': schema.x_offset,
   }
-  if schema.x_dtype == 'int32' and words:
+  if schema.has_tokens and words:
     return _tokens(schema, words, facts.get('special_ids', {}), described)
   if options.get('feature_columns'):
     columns = tuple(

@@ -134,6 +134,11 @@ class Schema:
     return np.dtype(self.x_dtype).newbyteorder('<')
 
   @property
+  def has_tokens(self) -> bool:
+    """Returns whether features are ids of tokens, which have no mean."""
+    return self.x_dtype == 'int32'
+
+  @property
   def num_sources(self) -> int:
     """Returns the number of source distributions."""
     return len(self.source_names)
@@ -173,7 +178,7 @@ class Schema:
 
     float32, scaled and shifted; ids of tokens stay int32, as stored.
     """
-    if self.x_dtype == 'int32':
+    if self.has_tokens:
       return stored.astype(np.int32)
     scale, offset = np.float32(self.x_scale), np.float32(self.x_offset)
     return stored.astype(np.float32) * scale + offset

@@ -7,7 +7,7 @@ import dataclasses
 import pathlib
 import threading
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from array_record.python import array_record_module
 
@@ -22,27 +22,7 @@ _RANDOM_ACCESS = 'readahead_buffer_size:0,max_parallelism:0'
 _AHEAD_BYTES = 1 << 22
 # A process may usually have 1,024 files open, of all kinds.
 _MAX_OPEN = 256
-
-
-class Shards(Protocol):
-  """Reader of records by the name of a shard and their position in it."""
-
-  def read(self, shard: str, position: int) -> bytes:
-    """Returns a record.
-
-    Raises:
-      DataError: If it is damaged, or there is none.
-      InfrastructureError: If the object store cannot be reached.
-    """
-    ...
-
-  def place(self, shard: str) -> str:
-    """Returns the path or address of a shard, for messages."""
-    ...
-
-  def close(self) -> None:
-    """Closes all open shards."""
-    ...
+_CLOSED = 'the dataset is closed; open it again to read from it'
 
 
 class LocalShards:
@@ -58,30 +38,39 @@ class LocalShards:
     self._readers: collections.OrderedDict[
       str, array_record_module.ArrayRecordReader
     ] = collections.OrderedDict()
+    self._is_closed = False
     self._lock = threading.Lock()
 
   def read(self, shard: str, position: int) -> bytes:
-    """Returns a record; raises as of `Shards`."""
-    with _damage():
-      with self._lock:
-        if shard not in self._readers:
-          if len(self._readers) >= _MAX_OPEN:
-            # Not closed here: another thread may read from it, and it is closed
-            # with its last reference.
-            self._readers.popitem(last=False)
-          self._readers[shard] = _open(self.place(shard))
-        self._readers.move_to_end(shard)
-        reader = self._readers[shard]
-      return _read(reader, position)
+    """Returns a record.
+
+    Raises:
+      DataError: If it is damaged, or there is none.
+      ValueError: If the shards are closed.
+    """
+    with self._lock:
+      if self._is_closed:
+        raise ValueError(_CLOSED)
+      if shard not in self._readers:
+        if len(self._readers) >= _MAX_OPEN:
+          # Not closed here: another thread may read from it, and it is closed
+          # with its last reference.
+          self._readers.popitem(last=False)
+        self._readers[shard] = _open(self.place(shard))
+      self._readers.move_to_end(shard)
+      reader = self._readers[shard]
+    return _read(reader, position)
 
   def place(self, shard: str) -> str:
-    """Returns the path of a shard."""
+    """Returns the path of a shard, for messages."""
     return str(self._folder / shard)
 
   def close(self) -> None:
-    """Closes all open shards."""
-    while self._readers:
-      _close(self._readers.popitem()[1])
+    """Closes all open shards; later reads are refused."""
+    with self._lock:
+      self._is_closed = True
+      while self._readers:
+        _close(self._readers.popitem()[1])
 
 
 @dataclasses.dataclass
@@ -138,18 +127,27 @@ class PublishedShards:
     self._shards: collections.OrderedDict[str, _OpenShard] = (
       collections.OrderedDict()
     )
+    self._is_closed = False
     self._lock = threading.Lock()
     self._pool = concurrent.futures.ThreadPoolExecutor(1)
 
   def read(self, shard: str, position: int) -> bytes:
-    """Returns a record; raises as of `Shards`."""
-    with self._lock, _damage():
+    """Returns a record.
+
+    Raises:
+      DataError: If it is damaged, or there is none.
+      InfrastructureError: If the object store cannot be reached.
+      ValueError: If the shards are closed.
+    """
+    with self._lock:
+      if self._is_closed:
+        raise ValueError(_CLOSED)
       if shard not in self._shards:
         self._shards[shard] = self._open(shard)
       self._shards.move_to_end(shard)
       opened = self._shards[shard]
       if not 0 <= position < len(opened.bounds) - 1:
-        raise IndexError(f'the shard has no record {position}')
+        raise errors.DataError(f'the shard has no record {position}')
       start, stop = map(int, opened.bounds[position : position + 2])
       with _removal():
         opened.file.fetch(start, stop)
@@ -161,12 +159,13 @@ class PublishedShards:
       return record
 
   def place(self, shard: str) -> str:
-    """Returns the address of a shard."""
+    """Returns the address of a shard, for messages."""
     return self._places[shard]
 
   def close(self) -> None:
-    """Closes all shards, and frees the disk space."""
+    """Closes all shards, and frees the disk space; later reads are refused."""
     with self._lock:
+      self._is_closed = True
       while self._shards:
         self._shards.popitem()[1].close()
       self._pool.shutdown()
@@ -200,10 +199,24 @@ class PublishedShards:
       self._shards.popitem(last=False)[1].close()
 
 
+Shards = LocalShards | PublishedShards
+
+
+@contextlib.contextmanager
+def _damage() -> Generator[None]:
+  """Turns what ArrayRecord's reader raises into DataError."""
+  try:
+    yield
+  except (RuntimeError, IndexError) as error:
+    raise errors.DataError(str(error).splitlines()[0]) from None
+
+
+@_damage()
 def _open(path: str) -> array_record_module.ArrayRecordReader:
   return array_record_module.ArrayRecordReader(path, _RANDOM_ACCESS)
 
 
+@_damage()
 def _read(
   reader: array_record_module.ArrayRecordReader, position: int
 ) -> bytes:
@@ -216,15 +229,6 @@ def _close(reader: array_record_module.ArrayRecordReader) -> None:
   # A damaged shard fails here again; reading it has raised the error.
   with contextlib.suppress(RuntimeError):
     reader.close()
-
-
-@contextlib.contextmanager
-def _damage() -> Generator[None]:
-  """Turns what ArrayRecord's reader raises into DataError."""
-  try:
-    yield
-  except (RuntimeError, IndexError) as error:
-    raise errors.DataError(str(error).splitlines()[0]) from None
 
 
 @contextlib.contextmanager

@@ -389,7 +389,7 @@ def _count_labels(snapshot: Snapshot, counts: Sequence[int]) -> np.ndarray:
 
 
 def _is_tokens(snapshot: Snapshot) -> bool:
-  return snapshot.manifest['schema']['x_dtype'] == 'int32'
+  return schema_lib.Schema.from_dict(snapshot.manifest['schema']).has_tokens
 
 
 def _pool(snapshot: Snapshot) -> _Moments:

@@ -246,17 +246,7 @@ class Evaluator:
       )
       for source in (self._splits[schema.TRAIN], self._splits[schema.TEST])
     )
-    scores = summaries.majority_class_scores(train, test)
-    sizes = self._splits[schema.TEST].population.num_examples
-    found = {
-      name: summaries.summarize(
-        values, sizes, higher_is_better=True
-      ).weighted_mean
-      for name, values in (
-        ('per_client', scores.per_client),
-        ('global', scores.overall),
-      )
-    }
+    found = summaries.majority_scores(train, test)
     for index, source in enumerate(self._dataset.source_names):
       labels = self._dataset.held_out(index).y
       found[f'held_out/{source}'] = summaries.majority_share(labels)

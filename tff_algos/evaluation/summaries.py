@@ -35,20 +35,6 @@ class ClientSummary(NamedTuple):
   num_nan: int
 
 
-class MajorityScores(NamedTuple):
-  """Accuracy of always predicting one class; NaN without test examples.
-
-  Attributes:
-    per_client: Predicting the most frequent class of the client's own training
-      labels, float64 `[num_clients]`.
-    overall: Predicting the most frequent class of all training labels, float64
-      `[num_clients]`.
-  """
-
-  per_client: np.ndarray
-  overall: np.ndarray
-
-
 def is_error(metric: str) -> bool:
   """Returns whether the smallest value of a metric is the best, by its name."""
   return _weighted(metric.rpartition('/')[2]).endswith((*_ERRORS, _NUM_NAN))
@@ -137,17 +123,14 @@ def label_histograms(
   Raises:
     ValueError: If a label is out of range.
   """
-  histograms = np.zeros((len(labels), num_classes), np.int64)
-  for row, client_labels in zip(histograms, labels, strict=True):
-    client_labels = np.asarray(client_labels, np.int64)
-    outside = (client_labels < 0) | (client_labels >= num_classes)
-    if outside.any():
+  for y in labels:
+    if len(y) and not 0 <= y.min() <= y.max() < num_classes:
       raise ValueError(
         f'labels must be from 0 to {num_classes - 1}, '
-        f'got {client_labels[outside][0]}'
+        f'got {y.min()} to {y.max()}'
       )
-    row += np.bincount(client_labels, minlength=num_classes)
-  return histograms
+  counts = [np.bincount(y, minlength=num_classes) for y in labels]
+  return np.reshape(np.array(counts, np.int64), (-1, num_classes))
 
 
 def majority_share(labels: np.ndarray) -> float:
@@ -161,32 +144,22 @@ def majority_share(labels: np.ndarray) -> float:
   )
 
 
-def majority_class_scores(
-  train_histograms: np.ndarray, test_histograms: np.ndarray
-) -> MajorityScores:
-  """Scores the majority-class baselines, which use only training labels.
+def majority_scores(train: np.ndarray, test: np.ndarray) -> dict[str, float]:
+  """Returns the accuracy of always predicting one class, on test labels.
 
-  A tie takes the lowest class. A client without training examples predicts the
-  majority class of all clients.
+  `per_client` predicts the most frequent class of each client's own training
+  labels, `global` that of all training labels. A tie takes the lowest class. A
+  client without training labels predicts the class of all clients. NaN without
+  test labels.
 
   Args:
-    train_histograms: Training labels, `[num_clients, num_classes]`.
-    test_histograms: Test labels, `[num_clients, num_classes]`.
-
-  Raises:
-    ValueError: If the shapes differ.
+    train: Counts of training labels, int64 `[num_clients, num_classes]`.
+    test: Counts of test labels, of the same shape.
   """
-  train, test = np.asarray(train_histograms), np.asarray(test_histograms)
-  if train.shape != test.shape or train.ndim != 2:
-    raise ValueError(
-      'train and test histograms must have one shape [num_clients, '
-      f'num_classes], got {train.shape} and {test.shape}'
-    )
   of_all = int(train.sum(axis=0).argmax())
   own = np.where(train.sum(axis=1) > 0, train.argmax(axis=1), of_all)
-  totals = test.sum(axis=1)
-  shares = np.full(test.shape, np.nan)
-  np.divide(test, totals[:, None], out=shares, where=totals[:, None] > 0)
-  return MajorityScores(
-    per_client=shares[np.arange(len(shares)), own], overall=shares[:, of_all]
-  )
+  rows, total = np.arange(len(test)), test.sum()
+  return {
+    name: float(test[rows, classes].sum() / total) if total else np.nan
+    for name, classes in (('per_client', own), ('global', of_all))
+  }

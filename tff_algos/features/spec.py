@@ -139,7 +139,7 @@ class Feature:
       f'missing of {what}', self.missing, (REFUSE, MEAN, INDICATOR)
     )
     checks.check_one_of(f'split of {what}', self.split, (WORDS, CHARACTERS))
-    if self.missing != REFUSE and not self.has_mean:
+    if self.missing != REFUSE and 'mean' not in FITTED.get(self.encoding, ()):
       raise errors.ConfigError(
         f'missing={self.missing!r} needs a number that is standardized, got '
         f'{what} with the encoding {self.encoding!r}'
@@ -189,11 +189,6 @@ class Feature:
       raise errors.ConfigError(f'{what} as ids needs a length')
     if self.is_window and self.encoding == BUCKETIZE:
       raise errors.ConfigError(f'{what} with a length cannot be bucketized')
-
-  @property
-  def has_mean(self) -> bool:
-    """Returns whether the mean of the column is fitted."""
-    return self.type == NUMBER and 'mean' in FITTED.get(self.encoding, ())
 
   @property
   def is_window(self) -> bool:

@@ -88,6 +88,12 @@ def test_unreadable_manifest(tmp_path, content):
     integrity.read_manifest(version)
 
 
+def test_a_folder_is_no_manifest(tmp_path):
+  (tmp_path / 'manifest.json').mkdir()
+  with pytest.raises(errors.DataError, match='cannot be read: IsADirectory'):
+    integrity.read_manifest(tmp_path)
+
+
 def test_other_schema_version(tmp_path):
   version = _write(tmp_path, schema_version=7)
   with pytest.raises(errors.DataError, match='schema version 7.*version 1'):

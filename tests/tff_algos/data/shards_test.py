@@ -74,9 +74,20 @@ def test_local_and_published_records_are_equal(published, folder):
   for position in (0, 1, _NUM_RECORDS - 1):
     assert local.read('c', position) == published.read('c', position)
   assert local.place('c') == str(folder / 'c')
-  local.close()
   with pytest.raises(errors.DataError):
     local.read('d', 0)
+  local.close()
+
+
+def test_closed_shards_refuse_to_read(published, folder):
+  for opened in (shards_lib.LocalShards(folder), published):
+    opened.read('a', 0)
+    opened.close()
+    num_open = len(os.listdir('/proc/self/fd'))
+    for name, position in (('a', 1), ('b', 0)):
+      with pytest.raises(ValueError, match='the dataset is closed; open it ag'):
+        opened.read(name, position)
+    assert len(os.listdir('/proc/self/fd')) == num_open
 
 
 def test_no_more_local_shards_are_open_than_a_process_may_have(

@@ -105,37 +105,35 @@ def test_bad_input_is_named():
     summaries.summarize([1.0], [1, 2], higher_is_better=True)
   with pytest.raises(ValueError, match='>= 0, got -1'):
     summaries.summarize([1.0], [-1], higher_is_better=True)
-  with pytest.raises(ValueError, match='from 0 to 2, got 3'):
-    summaries.label_histograms([np.array([0, 3])], 3)
-  with pytest.raises(ValueError, match='one shape'):
-    summaries.majority_class_scores(np.zeros((1, 2)), np.zeros((2, 2)))
+  for labels, got in (([0, 3], '0 to 3'), ([-1, 2], '-1 to 2')):
+    with pytest.raises(ValueError, match=f'from 0 to 2, got {got}'):
+      summaries.label_histograms([np.array(labels)], 3)
 
 
 def test_histograms():
-  histograms = summaries.label_histograms([[0, 2, 2], []], 3)
+  labels = [np.array([0, 2, 2]), np.array([], np.int32)]
+  histograms = summaries.label_histograms(labels, 3)
   np.testing.assert_array_equal(histograms, [[1, 0, 2], [0, 0, 0]])
 
 
 def test_majority_class_by_hand():
-  train = [[3, 1, 0], [0, 2, 2], [0, 0, 0], [0, 4, 0]]
-  test = [[1, 1, 0], [1, 0, 3], [0, 3, 1], [0, 0, 0]]
+  train = np.array([[3, 1, 0], [0, 2, 2], [0, 0, 0], [0, 4, 0]])
+  test = np.array([[3, 1, 0], [1, 0, 3], [0, 3, 1], [0, 0, 0]])
   # Own classes: 0; 1 (a tie); none, so that of all; 1. All: 3, 7, 2, so 1.
-  found = summaries.majority_class_scores(train, test)
-  np.testing.assert_allclose(found.per_client, [0.5, 0.0, 0.75, np.nan])
-  np.testing.assert_allclose(found.overall, [0.5, 0.0, 0.75, np.nan])
-
-
-def test_own_majority_beats_the_majority_of_all():
-  train = [[5, 0], [0, 6]]
-  test = [[4, 0], [1, 3]]
-  found = summaries.majority_class_scores(train, test)
-  np.testing.assert_allclose(found.per_client, [1.0, 0.75])
-  np.testing.assert_allclose(found.overall, [0.0, 0.75])
+  assert summaries.majority_scores(train, test) == pytest.approx(
+    {'per_client': 6 / 12, 'global': 4 / 12}
+  )
 
 
 def test_classes_tie_for_all_clients():
-  found = summaries.majority_class_scores([[1, 0], [0, 1]], [[2, 0], [2, 0]])
-  np.testing.assert_allclose(found.overall, [1.0, 1.0])
+  train, test = np.array([[1, 0], [0, 1]]), np.array([[2, 0], [2, 0]])
+  found = summaries.majority_scores(train, test)
+  assert found == {'per_client': 0.5, 'global': 1.0}
+
+
+def test_no_class_is_scored_without_test_labels():
+  found = summaries.majority_scores(np.array([[1, 0]]), np.array([[0, 0]]))
+  assert np.isnan([found['per_client'], found['global']]).all()
 
 
 def test_share_of_the_most_frequent_label():

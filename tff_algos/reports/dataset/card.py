@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tff_algos.data import layout
+from tff_algos.data import layout, statistics
 from tff_algos.data import schema as schema_lib
 from tff_algos.reports.dataset import (
   client_rows,
@@ -23,7 +23,7 @@ from tff_algos.reports.dataset import facts as facts_lib
 from tff_algos.reports.plotting import html, picture
 
 # To be raised when the page for the same statistics changes.
-CARD_VERSION = 6
+CARD_VERSION = 7
 # Longer values of the ground truth are truncated; the manifest has them whole.
 _MAX_CHARS = 1000
 
@@ -178,7 +178,10 @@ def sources(facts: facts_lib.Facts) -> list[tuple[str, ...]]:
   return [
     (name, where, *_numbers(facts, facts.totals[kind][name]))
     for name in facts.schema.source_names
-    for kind, where in (('source', 'clients'), (layout.HELD_OUT, 'held out'))
+    for kind, where in (
+      (statistics.SOURCE, 'clients'),
+      (layout.HELD_OUT, 'held out'),
+    )
     if facts.totals[kind][name]['num_examples']
   ]
 
@@ -189,7 +192,7 @@ def _numbers(
   x, y = total['x'], total.get('y')
   return (
     f'{total["num_examples"]:,}',
-    '–' if facts.has_tokens else _moments(x),
+    '–' if facts.schema.has_tokens else _moments(x),
     f'{x["min"]:.3g} to {x["max"]:.3g}',
     _moments(y) if y else _entropy(total['label_counts']),
   )

@@ -9,8 +9,8 @@ import pyarrow
 from pyarrow import compute
 
 from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import raw_features, statistics
 from tff_algos.data import schema as schema_lib
-from tff_algos.data import statistics
 
 # Options that tell datasets of one kind of source apart.
 _IDENTIFIES = (
@@ -55,11 +55,6 @@ class Facts(NamedTuple):
   samples: tuple[schema_lib.Examples, ...]
 
   @property
-  def has_tokens(self) -> bool:
-    """Returns whether features are ids of tokens, which have no mean."""
-    return self.schema.x_dtype == 'int32'
-
-  @property
   def title(self) -> str:
     """Returns the kind of the source, and which of its kind it is."""
     source = self.manifest['recipe']['source']
@@ -76,8 +71,13 @@ class Facts(NamedTuple):
   @property
   def feature_names(self) -> tuple[str, ...]:
     """Returns the names of the features, their numbers where unnamed."""
-    names = self._option('feature_columns')
-    return tuple(map(str, names or range(int(np.prod(self.schema.x_shape)))))
+    spec = self.manifest.get(raw_features.FEATURES, {'features': ()})
+    names = self._option('feature_columns') or [
+      column['name'] for column in spec['features']
+    ]
+    count = int(np.prod(self.schema.x_shape))
+    # A column may be several features, such as one for each category.
+    return tuple(map(str, names if len(names) == count else range(count)))
 
   def _option(self, name: str) -> Any:
     """Returns an option of the source, None if it has no such option."""

@@ -4,6 +4,7 @@ import numpy as np
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
+from tff_algos.data import statistics
 from tff_algos.reports.dataset import facts as facts_lib
 from tff_algos.reports.plotting import picture, style
 
@@ -23,13 +24,14 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
     None if no source distribution has examples, or features are token ids,
     which have no mean.
   """
-  if facts.has_tokens:
+  if facts.schema.has_tokens:
     return None
+  totals = facts.totals[statistics.SOURCE]
   shown = [
     s
     for s, examples in enumerate(facts.samples)
     if examples.num_examples
-    and facts.totals['source'][facts.schema.source_names[s]]['num_examples']
+    and totals[facts.schema.source_names[s]]['num_examples']
   ][:_MAX_SOURCES]
   if not shown:
     return None
@@ -76,7 +78,7 @@ def _draw_images(facts: facts_lib.Facts, shown: list[int]) -> figure_lib.Figure:
   colors = style.colors(facts.schema.num_sources)
   for row, s in zip(grid, shown, strict=True):
     name = facts.schema.source_names[s]
-    mean = facts.totals['source'][name]['features']['mean']
+    mean = facts.totals[statistics.SOURCE][name]['features']['mean']
     _show(row[0], np.reshape(mean, facts.schema.x_shape), low, high)
     row[0].set_title('mean', loc='center', fontsize=8, fontweight='normal')
     row[0].text(
@@ -115,7 +117,9 @@ def _label(facts: facts_lib.Facts, y: np.ndarray) -> str:
 def _brightness(facts: facts_lib.Facts) -> tuple[float, float]:
   """Returns the values drawn black and white: the range of all examples."""
   ranges = [
-    total['x'] for total in facts.totals['source'].values() if total['x']
+    total['x']
+    for total in facts.totals[statistics.SOURCE].values()
+    if total['x']
   ]
   return min(r['min'] for r in ranges), max(r['max'] for r in ranges)
 
@@ -149,7 +153,7 @@ def _draw_profiles(
   for axes, (key, title) in zip(left_and_right, panels, strict=True):
     for i, s in enumerate(shown):
       name = facts.schema.source_names[s]
-      values = facts.totals['source'][name]['features'][key]
+      values = facts.totals[statistics.SOURCE][name]['features'][key]
       if num_features <= _MAX_NAMED_FEATURES:
         shift = (i - (len(shown) - 1) / 2) * width
         axes.bar(positions + shift, values, width, color=colors[s], label=name)
@@ -182,7 +186,8 @@ def _name_features(axes, facts: facts_lib.Facts) -> None:
 
 def _show_in_proportion(axes, facts: facts_lib.Facts, shown: list[int]) -> None:
   """Widens the y axis if the means differ little compared to the deviations."""
-  totals = [facts.totals['source'][facts.schema.source_names[s]] for s in shown]
+  by_name = facts.totals[statistics.SOURCE]
+  totals = [by_name[facts.schema.source_names[s]] for s in shown]
   typical = np.median([total['features']['std'] for total in totals])
   low, high = axes.get_ylim()
   axes.set_ylim(min(low, -typical), max(high, typical))

@@ -3,6 +3,7 @@
 import numpy as np
 from matplotlib import figure as figure_lib
 
+from tff_algos.data import statistics
 from tff_algos.evaluation import distances
 from tff_algos.reports.dataset import client_rows
 from tff_algos.reports.dataset import facts as facts_lib
@@ -20,15 +21,15 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
   """
   all_names = facts.schema.source_names
   found = [
-    (name, color, facts.totals['source'][name])
+    (name, color, facts.totals[statistics.SOURCE][name])
     for name, color in zip(all_names, style.colors(len(all_names)), strict=True)
-    if facts.totals['source'][name]['num_examples']
+    if facts.totals[statistics.SOURCE][name]['num_examples']
   ]
   if not 2 <= len(found) <= _MAX_SOURCES:
     return None
   names, colors, totals = zip(*found, strict=True)
   panels = []
-  if not facts.has_tokens:
+  if not facts.schema.has_tokens:
     panels.append(
       ('features: shift of the means (standard deviations)', _shifts(totals))
     )

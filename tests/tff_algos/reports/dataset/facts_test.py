@@ -7,6 +7,7 @@ from tests.testing import fake_facts, raw_data, scoring
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import integrity
+from tff_algos.features import spec as spec_lib
 from tff_algos.reports.dataset import client_rows
 from tff_algos.reports.dataset import facts as facts_lib
 
@@ -93,6 +94,14 @@ def test_classes_and_features_have_the_names_of_the_source():
   assert facts.class_names == facts.feature_names == ('0', '1')
   facts.manifest['source_facts'] = {'class_names': ['n01443537', 'n01629819']}
   assert facts.class_names == ('n01443537', 'n01629819')
+
+
+def test_features_have_the_names_of_raw_columns_of_one_number_each():
+  columns = spec_lib.Feature('income'), spec_lib.Feature('age')
+  for count, expected in ((2, ('income', 'age')), (3, ('0', '1', '2'))):
+    facts = fake_facts.make(x_shape=(count,))
+    facts.manifest['features'] = spec_lib.FeatureSpec(columns).to_dict()
+    assert facts.feature_names == expected
 
 
 def test_names_of_the_data_come_before_the_labels_chosen():
