@@ -50,6 +50,8 @@ _REMOVED = (
   (('algorithm', 'k_means', 'seed_per_round'), False),
   (('algorithm', 'membership', 'flooring'), 'raise'),
   (('algorithm', 'estimation'), 'batched'),
+  (('algorithm', 'schedule', 'downlink_accounting'), 'paper'),
+  (('model', 'decomposition', 'forward_mode'), 'auto'),
   (('training', 'selection', 'keep_best'), True),
 )
 
@@ -116,7 +118,8 @@ def _seedless(
     options = values
     for group in groups:
       options = options.get(group, {})
-    if options.get(option) == kept:
+    # PPFL's `schedule` is a name.
+    if isinstance(options, dict) and options.get(option) == kept:
       del options[option]
   try:
     values = experiment.effective(

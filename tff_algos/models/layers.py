@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from tff_algos.core import checks, errors
-from tff_algos.models.vision import convolutions
 from tff_algos.numerics import index_random
 
 NORMALIZATIONS = ('none', 'group')
@@ -80,23 +79,6 @@ def embed(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
   # The reshape makes the gradient dense: neither optimizers nor averages over
   # clients take tf.IndexedSlices.
   return tf.gather(tf.reshape(table, table.shape), ids)
-
-
-def convolution(
-  inputs: tf.Tensor,
-  kernel: tf.Tensor | convolutions.DecomposedKernel,
-  bias: tf.Tensor,
-  padding: str = 'SAME',
-) -> tf.Tensor:
-  """Returns the convolution plus bias (NHWC).
-
-  Args:
-    inputs: `[batch, height, width, inputs]`.
-    kernel: `[height, width, inputs, outputs]`, or a factored kernel.
-    bias: `[outputs]`.
-    padding: `'SAME'`, which keeps height and width, or `'VALID'`.
-  """
-  return convolutions.convolve(inputs, kernel, padding) + bias
 
 
 def group_norm(

@@ -9,7 +9,6 @@ from tff_algos.algorithms import registry
 from tff_algos.core import errors
 from tff_algos.core.tff_compat import tff
 from tff_algos.models import functional_models
-from tff_algos.runtimes import debug_runtime
 
 _KERNEL = np.arange(12, dtype=np.float32).reshape(4, 3) / 10
 _SPEC = (
@@ -47,9 +46,7 @@ def test_it_trains():
   model = functional_models.from_functional(_functional(), 3)
   section = {'name': 'fed_avg', 'cohort_size': 0}
   algorithm = registry.build_algorithm(registry.parse_config(section), model)
-  with debug_runtime.DebugRuntime(algorithm, 3) as runtime:
-    source = toys.image_clients(3, (4,))
-    state, *_ = toys.run_rounds(algorithm, runtime, source, 1)
+  state, *_ = toys.run_rounds(algorithm, toys.image_clients(3, (4,)), 1)
   trained = state.model_weights['weight_0']
   assert (np.asarray(trained) != _KERNEL).any()
 

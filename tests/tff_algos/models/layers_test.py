@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.testing import draws
 from tff_algos.core import errors
 from tff_algos.models import layers
-
-
-def _random(*shape, seed=0):
-  return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +33,11 @@ def test_kernels_of_layers_and_seeds_differ_and_repeat():
 
 
 def test_dense_with_and_without_bias():
-  inputs, kernel, bias = _random(3, 4), _random(4, 2, seed=1), _random(2)
+  inputs, kernel, bias = (
+    draws.normal(3, 4),
+    draws.normal(4, 2, seed=1),
+    draws.normal(2),
+  )
   np.testing.assert_allclose(
     layers.dense(inputs, kernel), inputs @ kernel, rtol=1e-5
   )
@@ -45,26 +46,13 @@ def test_dense_with_and_without_bias():
   )
 
 
-def test_convolution_keeps_height_and_width():
-  inputs, kernel = _random(2, 6, 5, 3), _random(5, 5, 3, 4, seed=1)
-  bias = _random(4, seed=2)
-  padded = np.pad(inputs, [(0, 0), (2, 2), (2, 2), (0, 0)])
-  expected = np.zeros((2, 6, 5, 4))
-  for i in range(6):
-    for j in range(5):
-      window = padded[:, i : i + 5, j : j + 5]
-      expected[:, i, j] = np.einsum('bhwc,hwco->bo', window, kernel) + bias
-  outputs = layers.convolution(inputs, kernel, bias)
-  np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize(
   ('channels', 'groups'), [(1, 1), (7, 7), (8, 8), (11, 1), (12, 6), (32, 8)]
 )
 @pytest.mark.parametrize('spatial', [(), (3, 2)])
 def test_group_norm_agrees_with_numpy(channels, groups, spatial):
-  inputs = 3 + 2 * _random(4, *spatial, channels)
-  scale, offset = _random(channels, seed=1), _random(channels, seed=2)
+  inputs = 3 + 2 * draws.normal(4, *spatial, channels)
+  scale, offset = draws.normal(channels, seed=1), draws.normal(channels, seed=2)
   expected = np.empty_like(inputs)
   size = channels // groups
   for row in range(4):
@@ -79,7 +67,7 @@ def test_group_norm_agrees_with_numpy(channels, groups, spatial):
 
 
 def test_group_norm_of_an_example_does_not_depend_on_its_batch():
-  inputs = _random(4, 2, 2, 8)
+  inputs = draws.normal(4, 2, 2, 8)
   together = layers.group_norm(inputs, tf.ones([8]), tf.zeros([8]))
   alone = layers.group_norm(inputs[2:3], tf.ones([8]), tf.zeros([8]))
   np.testing.assert_allclose(alone[0], together[2], rtol=1e-5, atol=1e-6)
@@ -101,8 +89,8 @@ def test_other_normalizations_are_checked():
 
 
 def test_layer_norm_agrees_with_numpy():
-  inputs = 3 + 2 * _random(4, 5, 8)
-  scale, offset = _random(8, seed=1), _random(8, seed=2)
+  inputs = 3 + 2 * draws.normal(4, 5, 8)
+  scale, offset = draws.normal(8, seed=1), draws.normal(8, seed=2)
   mean = inputs.mean(axis=-1, keepdims=True)
   deviation = (inputs.var(axis=-1, keepdims=True) + 1e-5) ** 0.5
   np.testing.assert_allclose(
@@ -116,7 +104,7 @@ def test_layer_norm_agrees_with_numpy():
 @pytest.mark.parametrize('norm', [layers.group_norm, layers.layer_norm])
 def test_norms_of_bfloat16_take_their_moments_in_float32(norm):
   """The channels differ by less than bfloat16 tells their mean from."""
-  inputs = tf.cast(64 + 0.5 * _random(2, 3, 4), tf.bfloat16)
+  inputs = tf.cast(64 + 0.5 * draws.normal(2, 3, 4), tf.bfloat16)
   scale, offset = np.ones(4, np.float32), np.zeros(4, np.float32)
   exact = norm(tf.cast(inputs, tf.float32), scale, offset)
   outputs = norm(

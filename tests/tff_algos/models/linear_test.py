@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.testing import draws
 from tff_algos.models import linear
 from tff_algos.numerics import trees
-
-
-def _random(*shape):
-  return np.random.default_rng(0).normal(size=shape).astype(np.float32)
 
 
 def test_fed_softs_regression_has_ten_parameters():
@@ -32,7 +29,7 @@ def test_regression_predicts_the_inner_product(use_bias):
   if use_bias:
     np.testing.assert_array_equal(weights['bias'], [0])
     weights['bias'] = tf.constant([1.5])
-  x = _random(5, 2, 3)
+  x = draws.normal(5, 2, 3)
   expected = x.reshape(5, 6) @ weights['kernel'].numpy() + 1.5 * use_bias
   np.testing.assert_allclose(model.apply(weights, x), expected, rtol=1e-5)
 
@@ -44,7 +41,7 @@ def test_logistic_regression_has_a_logit_a_class():
   weights = model.initialize(tf.constant([0, 1]))
   assert trees.num_entries(weights) == 16 * 3 + 3
   assert model.task == 'classification'
-  x = _random(5, 4, 4, 1)
+  x = draws.normal(5, 4, 4, 1)
   np.testing.assert_allclose(
     model.apply(weights, x), x.reshape(5, 16) @ weights['kernel'], rtol=1e-5
   )
@@ -65,7 +62,7 @@ def test_ppfls_binary_regression_has_151_parameters():
   weights = model.initialize(tf.constant([0, 1]))
   assert trees.num_entries(weights) == 151
   weights['bias'] += 0.7
-  x = _random(5, 150)
+  x = draws.normal(5, 150)
   outputs = model.apply(weights, x)
   assert outputs.shape == (5, model.num_outputs)
   logit = (x @ weights['kernel'].numpy())[:, 0] + 0.7
@@ -85,10 +82,10 @@ def test_a_reference_class_among_three():
   )
   weights = model.initialize(tf.constant([0, 1]))
   assert trees.num_entries(weights) == 2 * 5
-  outputs = model.apply(weights, _random(6, 4)).numpy()
+  outputs = model.apply(weights, draws.normal(6, 4)).numpy()
   np.testing.assert_array_equal(outputs[:, 0], np.zeros(6))
   np.testing.assert_allclose(
-    outputs[:, 1:], _random(6, 4) @ weights['kernel'].numpy(), rtol=1e-5
+    outputs[:, 1:], draws.normal(6, 4) @ weights['kernel'].numpy(), rtol=1e-5
   )
 
 

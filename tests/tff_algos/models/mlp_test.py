@@ -4,19 +4,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.testing import draws
 from tff_algos.core import errors
 from tff_algos.models import mlp
 from tff_algos.numerics import trees
 
 
-def _random(*shape, seed=0):
-  return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
-
-
 def _randomized(weights):
   """The same weights with biases, scales and offsets that are not 0 or 1."""
   return {
-    name: tf.constant(leaf.numpy() + 0.1 * _random(*leaf.shape, seed=i))
+    name: tf.constant(leaf.numpy() + 0.1 * draws.normal(*leaf.shape, seed=i))
     for i, (name, leaf) in enumerate(weights.items())
   }
 
@@ -25,7 +22,7 @@ def test_layers_of_the_given_sizes_with_relu_between():
   model = mlp.build_mlp(mlp.MlpConfig(hidden_sizes=(5, 4)), (2, 3), 3)
   weights = _randomized(model.initialize(tf.constant([0, 1])))
   assert trees.num_entries(weights) == (6 * 5 + 5) + (5 * 4 + 4) + (4 * 3 + 3)
-  x = _random(7, 2, 3)
+  x = draws.normal(7, 2, 3)
   hidden = x.reshape(7, 6)
   for i in range(3):
     kernel, bias = weights[f'dense_{i}/kernel'], weights[f'dense_{i}/bias']
@@ -39,8 +36,10 @@ def test_layers_of_the_given_sizes_with_relu_between():
 
 def test_with_one_output_it_is_a_regression():
   model = mlp.build_mlp(mlp.MlpConfig((4,)), (3,), 1)
-  outputs = model.apply(model.initialize(tf.constant([0, 1])), _random(5, 3))
-  targets = _random(5, seed=1)
+  outputs = model.apply(
+    model.initialize(tf.constant([0, 1])), draws.normal(5, 3)
+  )
+  targets = draws.normal(5, seed=1)
   np.testing.assert_allclose(
     model.example_losses(outputs, targets),
     (outputs.numpy()[:, 0] - targets) ** 2,
@@ -57,7 +56,7 @@ def test_pfedkms_network_of_digits_has_101770_parameters():
 def test_group_norm_stands_before_the_activation():
   model = mlp.build_mlp(mlp.MlpConfig((16,), 'group'), (6,), 3)
   weights = _randomized(model.initialize(tf.constant([0, 1])))
-  x = _random(7, 6)
+  x = draws.normal(7, 6)
   hidden = x @ weights['dense_0/kernel'].numpy() + weights['dense_0/bias']
   # One group: eight of two units, or of one, would lose their values.
   grouped = hidden.numpy() - hidden.numpy().mean(axis=1, keepdims=True)
@@ -74,7 +73,7 @@ def test_group_norm_stands_before_the_activation():
 def test_no_hidden_layer_is_logistic_regression():
   model = mlp.build_mlp(mlp.MlpConfig(()), (4,), 3)
   weights = model.initialize(tf.constant([0, 1]))
-  x = _random(5, 4)
+  x = draws.normal(5, 4)
   np.testing.assert_allclose(
     model.apply(weights, x), x @ weights['dense_0/kernel'].numpy(), rtol=1e-5
   )

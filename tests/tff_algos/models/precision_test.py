@@ -35,11 +35,11 @@ _NETWORKS = {
 
 def _build(section, compute_dtype='bfloat16', shape=_SHAPE):
   is_regression = section['name'] == 'linear_regression'
-  return registry.build_model(
-    registry.parse_config({**section, 'compute_dtype': compute_dtype}),
-    task='regression' if is_regression else 'classification',
-    input_shape=shape,
-    num_outputs=1 if is_regression else 3,
+  return toys.build(
+    {**section, 'compute_dtype': compute_dtype},
+    shape,
+    1 if is_regression else 3,
+    'regression' if is_regression else 'classification',
   )
 
 
@@ -191,7 +191,7 @@ def test_every_runtime_trains_to_nearly_the_same_float32_weights(section):
   ends = {}
   for name, build in _RUNTIMES.items():
     with build(algorithm, len(contract.SIZES)) as runtime:
-      ends[name] = toys.run_rounds(algorithm, runtime, source, 2)[0]
+      ends[name] = toys.run_rounds(algorithm, source, 2, runtime=runtime)[0]
   learned = _relative_error(ends['debug'].cluster_models, start.cluster_models)
   for end in ends.values():
     for leaf in tf.nest.flatten(end.cluster_models):

@@ -3,20 +3,15 @@
 import numpy as np
 import pytest
 
+from tests.testing import toys
 from tff_algos.core import errors
-from tff_algos.models import registry
 
 _SEED, _OTHER_SEED = (3, 4), (5, 6)
 _X = np.random.default_rng(0).normal(size=(3, 8, 8, 1)).astype(np.float32)
 
 
 def _build(num_outputs=5, **options):
-  return registry.build_model(
-    registry.parse_config({'name': 'cifar_cnn', **options}),
-    task='classification',
-    input_shape=(8, 8, 1),
-    num_outputs=num_outputs,
-  )
+  return toys.build({'name': 'cifar_cnn', **options}, (8, 8, 1), num_outputs)
 
 
 @pytest.fixture(name='learned')

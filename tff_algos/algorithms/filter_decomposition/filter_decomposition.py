@@ -28,9 +28,9 @@ Hosts that keep states of all groups at clients (SCAFFOLD, FedDyn, FedDC) have
   no fast rounds, see `host_checks`.
 Reductions (tested): slow_period = 1 and no local atoms = the host on the same
   network, bit for bit; so is the global model with local atoms.
-Cost: the host's; in a fast round without the slow groups, both ways. The paper
-  does not count the download of coefficients by clients that were not sampled
-  since the last full round: `downlink_accounting` 'cache' does.
+Cost: the host's; in a fast round without the slow groups, both ways. As in the
+  paper, the download of coefficients by clients that were not sampled since the
+  last full round is not counted.
 """
 
 import dataclasses
@@ -256,8 +256,8 @@ def _build_work(phase, model, config):
     version = client_input
     if config.schedule.persists:
       client_input = ()
-      start = client_state.slow.start(received, version)
-      message = global_model.replace_weights(message, start)
+      # Hosts with fast rounds send the model alone, see `host_checks`.
+      message = client_state.slow.start(received, version)
     host_state = client_state.host if phase.uses_client_state else ()
     output = phase.client_work(message, client_input, host_state, data, seed)
     metrics = dict(output.metrics)
@@ -305,22 +305,12 @@ def _build_plan(host, model, config):
     more_floats = grouped_aggregation.kernels_beyond_factors(model)
 
   def plan_round(server_state, population, round_num, seed):
-    def host_call(number):
-      (call,) = host.plan_round(server_state, population, number, seed)
-      return call
-
-    call = host_call(round_num)
+    (call,) = host.plan_round(server_state, population, round_num, seed)
     count = len(call.client_indices)
     inputs = call.client_inputs
     if schedule.persists:
       inputs = np.full(count, schedule.version(round_num), np.int32)
-    cost = slow_weights.cost_of(
-      call,
-      round_num,
-      num_slow,
-      schedule,
-      lambda number: host_call(number).client_indices,
-    )
+    cost = slow_weights.cost_of(call, round_num, num_slow, schedule)
     yield algorithm.PhaseCall(
       'train' if schedule.is_full(round_num) else 'fast',
       call.client_indices,

@@ -8,17 +8,14 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from tff_algos.algorithms.filter_decomposition import filter_groups
 from tff_algos.core import algorithm, checks, errors
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
-from tff_algos.stages.server import global_model
 
 FAST_ROUNDS = ('discard', 'persist', 'freeze')
-DOWNLINK_ACCOUNTINGS = ('paper', 'cache')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,24 +31,17 @@ class ScheduleConfig:
       `'discard'`, as printed: they are trained, and discarded. `'persist'`: the
       client's next round starts from them, until after a full round; the
       paper's proof assumes it. `'freeze'`: they are not trained.
-    downlink_accounting: Whether the download of slow weights is counted:
-      `'paper'`, never in a fast round and always in a full one; `'cache'`,
-      exactly when the client does not hold them.
   """
 
   slow_period: int = 1
   fast_groups: tuple[str, ...] = (filter_groups.ATOMS, filter_groups.HEAD)
   fast_rounds: str = 'discard'
-  downlink_accounting: str = 'paper'
 
   def __post_init__(self):
     checks.check_int('slow_period', self.slow_period, minimum=1)
     for group in self.fast_groups:
       checks.check_one_of('fast_groups', group, filter_groups.GROUPS)
     checks.check_one_of('fast_rounds', self.fast_rounds, FAST_ROUNDS)
-    checks.check_one_of(
-      'downlink_accounting', self.downlink_accounting, DOWNLINK_ACCOUNTINGS
-    )
     if not self.fast_groups:
       raise errors.ConfigError(
         'fast_groups is empty: nothing would travel in a fast round; name some '
@@ -159,7 +149,8 @@ def freeze(
   proximal terms apply to these alone, too.
 
   Args:
-    phase: Trains `model` and uploads `local_weights`; clients keep no state.
+    phase: Trains `model`, its message, and uploads `local_weights`; clients
+      keep no state.
     model: The model.
     config: The schedule, which defines the slow weights.
     build_phases: model -> phases, of which `phase.name` trains that model.
@@ -170,8 +161,7 @@ def freeze(
   slow = slow_names(model, config)
   fast = [name for name in model.weights_spec() if name not in slow]
 
-  def client_work(message, *client):
-    received = global_model.received_weights(message)
+  def client_work(received, *client):
     model_of_fast = dataclasses.replace(
       model,
       initialize=lambda seed: filter_groups.take(model.initialize(seed), fast),
@@ -180,8 +170,7 @@ def freeze(
       ),
     )
     work = build_phases(model_of_fast)[phase.name].client_work
-    part = filter_groups.take(received, fast)
-    return work(global_model.replace_weights(message, part), *client)
+    return work(filter_groups.take(received, fast), *client)
 
   return phase._replace(client_work=client_work)
 
@@ -191,7 +180,6 @@ def cost_of(
   round_num: int,
   num_slow_scalars: int,
   config: ScheduleConfig,
-  drawn_in: Callable[[int], np.ndarray],
 ) -> algorithm.Cost:
   """Returns the cost of a round from the host's cost of a full round.
 
@@ -200,18 +188,9 @@ def cost_of(
     round_num: From 1.
     num_slow_scalars: As from `num_slow`.
     config: The schedule.
-    drawn_in: round -> client indices of its cohort.
   """
-  is_full, cohort = config.is_full(round_num), call.client_indices
-  num_spared = 0 if is_full else len(cohort)
-  if config.downlink_accounting == 'cache':
-    last_full = config.slow_period * (config.version(round_num) - 1) + 1
-    # Clients sampled after the last full round received its slow weights.
-    since = range(last_full + 1, round_num) if round_num > 1 else ()
-    holders = [drawn_in(earlier) for earlier in since]
-    num_spared = int(np.isin(cohort, np.concatenate([[], *holders])).sum())
+  num_spared = 0 if config.is_full(round_num) else len(call.client_indices)
   return call.cost._replace(
     downlink_floats=call.cost.downlink_floats - num_slow_scalars * num_spared,
-    uplink_floats=call.cost.uplink_floats
-    - num_slow_scalars * (0 if is_full else len(cohort)),
+    uplink_floats=call.cost.uplink_floats - num_slow_scalars * num_spared,
   )

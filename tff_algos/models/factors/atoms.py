@@ -28,7 +28,7 @@ def normal(
   return filters.FilterFactors(
     tf.random.stateless_normal(
       [height, width, num_atoms],
-      _fold(seed, 0),
+      index_random.fold_in(seed, 0),
       stddev=(height * width) ** -0.5,
     ),
     _he_coefficients(seed, inputs, outputs, num_atoms),
@@ -47,10 +47,10 @@ def uniform(
   bound = (inputs * num_atoms) ** -0.5
   return filters.FilterFactors(
     tf.random.stateless_uniform(
-      [height, width, num_atoms], _fold(seed, 0), -0.5, 0.5
+      [height, width, num_atoms], index_random.fold_in(seed, 0), -0.5, 0.5
     ),
     tf.random.stateless_uniform(
-      [num_atoms, inputs, outputs], _fold(seed, 1), -bound, bound
+      [num_atoms, inputs, outputs], index_random.fold_in(seed, 1), -bound, bound
     ),
   )
 
@@ -144,10 +144,6 @@ def _roots(order):
 def _he_coefficients(seed, inputs, outputs, num_atoms):
   return tf.random.stateless_normal(
     [num_atoms, inputs, outputs],
-    _fold(seed, 1),
+    index_random.fold_in(seed, 1),
     stddev=(2 / (inputs * num_atoms)) ** 0.5,
   )
-
-
-def _fold(seed, index):
-  return index_random.fold_in(seed, index)

@@ -15,7 +15,6 @@ from tff_algos.core import model as model_lib
 from tff_algos.models import model_options
 from tff_algos.models.factors import atoms
 from tff_algos.models.factors import low_rank as low_rank_lib
-from tff_algos.models.vision import convolutions
 from tff_algos.numerics import factored_weights, filters, index_random
 
 _INITIALIZERS = {
@@ -40,22 +39,16 @@ class DecompositionConfig:
     trained: Weights of the network: `'factors'`; or `'kernels'`, ordinary
       kernels that start as the products of these factors, a control that
       starts as the decomposed network does.
-    forward_mode: `'auto'`, `'reconstruct'` or `'two_layer'`, see
-      `convolutions.DecomposedKernel`; outputs are the same up to rounding.
   """
 
   num_atoms: int = 0
   atom_init: str = 'normal'
   trained: str = 'factors'
-  forward_mode: str = 'auto'
 
   def __post_init__(self):
     checks.check_int('num_atoms', self.num_atoms, minimum=0)
     checks.check_one_of('atom_init', self.atom_init, ATOM_INITS)
     checks.check_one_of('trained', self.trained, TRAINED)
-    checks.check_one_of(
-      'forward_mode', self.forward_mode, convolutions.FORWARD_MODES
-    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,12 +129,7 @@ def decompose(
 
   def apply(weights, x):
     kernels = OrderedDict(
-      (
-        f'{layer}/kernel',
-        convolutions.DecomposedKernel(
-          factored_weights.take_factors(weights, layer), config.forward_mode
-        ),
-      )
+      (f'{layer}/kernel', factored_weights.take_factors(weights, layer))
       for layer in layers
     )
     return model.apply({**weights, **kernels}, x)

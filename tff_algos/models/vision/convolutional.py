@@ -11,6 +11,7 @@ from tff_algos.core import errors
 from tff_algos.core import model as model_lib
 from tff_algos.models import layers
 from tff_algos.models.factors import decomposition
+from tff_algos.models.vision import convolutions
 from tff_algos.numerics import unit_dropout
 
 
@@ -168,12 +169,10 @@ def _build_apply(layout, config):
       border = [layout.border(i)] * 2
       if any(border):
         hidden = tf.pad(hidden, [[0, 0], border, border, [0, 0]])
-      hidden = layers.convolution(
-        hidden,
-        weights[f'conv_{i}/kernel'],
-        weights[f'conv_{i}/bias'],
-        layout.padding,
+      hidden = convolutions.convolve(
+        hidden, weights[f'conv_{i}/kernel'], layout.padding
       )
+      hidden += weights[f'conv_{i}/bias']
       if config.normalization == 'group':
         hidden = layers.group_norm(
           hidden, weights[f'norm_{i}/scale'], weights[f'norm_{i}/offset']

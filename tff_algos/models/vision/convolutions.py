@@ -1,6 +1,5 @@
 """Convolution with an ordinary or a decomposed kernel."""
 
-import dataclasses
 import math
 
 import tensorflow as tf
@@ -8,27 +7,10 @@ import tensorflow as tf
 from tff_algos.models.factors import convolution_cost
 from tff_algos.numerics import filters
 
-FORWARD_MODES = ('auto', 'reconstruct', 'two_layer')
-
-
-@dataclasses.dataclass(frozen=True)
-class DecomposedKernel:
-  """A factored kernel, for `convolve`.
-
-  Attributes:
-    factors: Of the kernel.
-    forward_mode: `'reconstruct'` builds the kernel, then convolves;
-      `'two_layer'` convolves every channel with every atom, then mixes;
-      `'auto'` takes the mode with the lower estimated cost.
-  """
-
-  factors: filters.FilterFactors
-  forward_mode: str = 'auto'
-
 
 def convolve(
   inputs: tf.Tensor,
-  kernel: tf.Tensor | DecomposedKernel,
+  kernel: tf.Tensor | filters.FilterFactors,
   padding: str,
   strides: int = 1,
 ) -> tf.Tensor:
@@ -36,17 +18,16 @@ def convolve(
 
   Args:
     inputs: `[batch, height, width, inputs]`, sides static.
-    kernel: `[height, width, inputs, outputs]`, or a factored kernel.
+    kernel: `[height, width, inputs, outputs]`; or its factors, from which the
+      kernel is built, or with which every channel is convolved with every atom
+      and these are mixed, whichever has the lower estimated cost.
     padding: `'SAME'` or `'VALID'`.
     strides: Of both sides, >= 1.
   """
-  if isinstance(kernel, DecomposedKernel):
-    mode = kernel.forward_mode
-    if mode == 'auto':
-      mode = _faster_mode(inputs, kernel.factors, padding, strides)
-    if mode == 'two_layer':
-      return _mix_atoms(inputs, kernel.factors, padding, strides)
-    kernel = filters.build_kernel(kernel.factors)
+  if isinstance(kernel, filters.FilterFactors):
+    if _two_layers_are_faster(inputs, kernel, padding, strides):
+      return _mix_atoms(inputs, kernel, padding, strides)
+    kernel = filters.build_kernel(kernel)
   return tf.nn.conv2d(inputs, kernel, strides, padding)  # pyright: ignore[reportArgumentType]
 
 
@@ -57,7 +38,7 @@ def output_side(side: int, filter_side: int, padding: str, strides: int) -> int:
   return math.ceil(side / strides)
 
 
-def _faster_mode(inputs, factors, padding, strides):
+def _two_layers_are_faster(inputs, factors, padding, strides):
   height, width = (
     output_side(side, filter_side, padding, strides)
     for side, filter_side in zip(
@@ -69,8 +50,7 @@ def _faster_mode(inputs, factors, padding, strides):
     tuple(factors.coefficients.shape),
     (height, width),
   )
-  faster = cost.two_layers_are_faster(inputs.shape[0])
-  return 'two_layer' if faster else 'reconstruct'
+  return cost.two_layers_are_faster(inputs.shape[0])
 
 
 def _mix_atoms(inputs, factors, padding, strides):

@@ -117,15 +117,6 @@ def received_weights(message: Structure) -> model_lib.Weights:
   return getattr(message, 'model_weights', message)
 
 
-def replace_weights(
-  message: Structure, weights: model_lib.Weights
-) -> Structure:
-  """Returns the message with another model, see `received_weights`."""
-  if hasattr(message, 'model_weights'):
-    return message._replace(model_weights=weights)
-  return weights
-
-
 def two_uploads(change: str) -> dict[str, Callable[..., Structure]]:
   """Returns `Phase.uploads` of `local_weights` and one update.
 

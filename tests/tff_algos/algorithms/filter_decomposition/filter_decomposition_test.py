@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import factored, toys
+from tests.testing import client_data, factored, toys
 from tff_algos.algorithms import registry
-from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors, seeds
 from tff_algos.numerics import factored_weights, statistics
 
@@ -74,10 +73,7 @@ def _uploads(algorithm):
   uploads, sizes = [], []
   for k in call.client_indices:
     examples = factored.SOURCE.examples(int(k))
-    data = algorithm_lib.ClientData(
-      *(tf.constant(one) for one in (examples.x, examples.y)),
-      tf.ones([len(examples.y)]),
-    )
+    data = client_data.build(examples.x, examples.y)
     seed = seeds.derive_seed(0, 'train', 1, _POPULATION.client_ids[int(k)])
     output = phase.client_work(
       phase.make_message(before), (), (), data, tf.constant(seed)

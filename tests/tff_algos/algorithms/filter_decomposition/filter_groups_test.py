@@ -5,21 +5,17 @@ import pytest
 from tests.testing import factored, toys
 from tff_algos.algorithms.filter_decomposition import filter_groups
 from tff_algos.core import errors
-from tff_algos.models import registry
 from tff_algos.numerics import trees
 
 
 def _lenet():
-  return registry.build_model(
-    registry.parse_config(
-      {
-        **{'name': 'lenet', 'variant': 'fed_dyn'},
-        'decomposition': {'num_atoms': 9},
-      }
-    ),
-    task='classification',
-    input_shape=(32, 32, 3),
-    num_outputs=10,
+  return toys.build(
+    {
+      **{'name': 'lenet', 'variant': 'fed_dyn'},
+      'decomposition': {'num_atoms': 9},
+    },
+    (32, 32, 3),
+    10,
   )
 
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import factored
+from tests.testing import client_data, factored
 from tff_algos.algorithms.filter_decomposition import local_atoms
-from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.numerics import optimizers
 from tff_algos.stages.client import local_training
@@ -27,13 +26,7 @@ def _config(own='atoms', epochs=1, **options):
 
 def _data(k):
   examples = factored.SOURCE.examples(k)
-  size = max(len(examples.y), 1)
-  x, y = np.zeros((size, 4, 4, 1), np.float32), np.zeros(size, np.int32)
-  x[: len(examples.y)], y[: len(examples.y)] = examples.x, examples.y
-  mask = np.arange(size) < len(examples.y)
-  return algorithm_lib.ClientData(
-    *(tf.constant(one) for one in (x, y, mask.astype(np.float32)))
-  )
+  return client_data.build(examples.x, examples.y, 1, 0.0)
 
 
 def _train(before, k=3, **options):

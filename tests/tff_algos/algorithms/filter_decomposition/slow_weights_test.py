@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import factored, toys
+from tests.testing import client_data, factored, toys
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.algorithms.filter_decomposition import slow_weights
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
-from tff_algos.models import registry
 from tff_algos.numerics import trees
 
 _MODEL = factored.model()
@@ -86,10 +85,7 @@ def test_neither_decay_nor_pull_moves_frozen_weights(proximal_weight):
   frozen = slow_weights.freeze(phase, _MODEL, _config(), build_phases)
   start = _MODEL.initialize(tf.constant([1, 2]))
   examples = factored.SOURCE.examples(3)
-  data = algorithm_lib.ClientData(
-    *(tf.constant(one) for one in (examples.x, examples.y)),
-    tf.ones([len(examples.y)]),
-  )
+  data = client_data.build(examples.x, examples.y)
   result = frozen.client_work(start, (), (), data, tf.constant([3, 4])).result
   expected = _full_batch_steps(start, data, 3, 0.1, proximal_weight, 0.5)
   assert set(result.local_weights) == {'conv/atoms', 'dense/kernel'}
@@ -115,22 +111,19 @@ def test_fast_groups_of_a_network_without_factors_may_be_its_head():
   slow_weights.check_fits(toys.mlp(), _config(fast_groups=('head',)))
 
 
-def _costs(num_rounds, **options):
-  """Costs of two clients a round: 0 and 1, then 1 and 2, 2 and 3, ..."""
-
-  def drawn_in(number):
-    return np.array([number - 1, number], np.int32)
-
+def _costs(num_rounds):
+  """What each round of two clients spares, down and up."""
   num_slow = slow_weights.num_slow(_MODEL, _config())
   costs = []
   for number in range(1, num_rounds + 1):
     whole = 2 * factored.NUM_ALL
     call = algorithm_lib.PhaseCall(
-      'train', drawn_in(number), (), algorithm_lib.Cost(whole, whole, 2)
+      'train',
+      np.array([0, 1], np.int32),
+      (),
+      algorithm_lib.Cost(whole, whole, 2),
     )
-    cost = slow_weights.cost_of(
-      call, number, num_slow, _config(**options), drawn_in
-    )
+    cost = slow_weights.cost_of(call, number, num_slow, _config())
     assert cost.local_solves == 2
     costs.append((whole - cost.downlink_floats, whole - cost.uplink_floats))
   return costs
@@ -140,15 +133,6 @@ def test_fast_rounds_spare_the_slow_weights_both_ways():
   slow = factored.NUM_COEFFICIENTS
   expected = [(0, 0), (2 * slow, 2 * slow), (2 * slow, 2 * slow)] * 2
   assert _costs(6) == expected
-
-
-def test_with_a_cache_whoever_lacks_the_slow_weights_pays():
-  """In round r clients r - 1 and r are drawn. After a full round f, everybody
-  needs its weights in f + 1; then one of two was drawn in the round before.
-  """
-  slow = factored.NUM_COEFFICIENTS
-  downlink = [spared for spared, _ in _costs(6, downlink_accounting='cache')]
-  assert downlink == [0, 0, slow, slow, 0, slow]
 
 
 @pytest.mark.parametrize(
@@ -170,16 +154,13 @@ def test_share_of_the_uplink_that_remains_with_beta_one_fifth(
   column, variant, num_outputs, fast_groups, ratios
 ):
   """(beta * full + (1 - beta) * fast) / full."""
-  model = registry.build_model(
-    registry.parse_config(
-      {
-        **{'name': 'lenet', 'variant': variant},
-        'decomposition': {'num_atoms': 9},
-      }
-    ),
-    task='classification',
-    input_shape=(32, 32, 3),
-    num_outputs=num_outputs,
+  model = toys.build(
+    {
+      **{'name': 'lenet', 'variant': variant},
+      'decomposition': {'num_atoms': 9},
+    },
+    (32, 32, 3),
+    num_outputs,
   )
   full = trees.num_entries(model.weights_spec())
   config = _config(slow_period=5, fast_groups=fast_groups)
@@ -189,9 +170,7 @@ def test_share_of_the_uplink_that_remains_with_beta_one_fifth(
     call = algorithm_lib.PhaseCall(
       'train', np.array([0], np.int32), (), algorithm_lib.Cost(full, full, 1)
     )
-    sent += slow_weights.cost_of(
-      call, number, num_slow, config, lambda number: np.array([0])
-    ).uplink_floats
+    sent += slow_weights.cost_of(call, number, num_slow, config).uplink_floats
   assert round(sent / (5 * full), 4) == ratios[column]
 
 
@@ -203,7 +182,6 @@ def test_share_of_the_uplink_that_remains_with_beta_one_fifth(
     ({'fast_groups': ('body',)}, "fast_groups must be one of 'atoms'"),
     ({'fast_groups': ()}, 'fast_groups is empty: nothing would travel'),
     ({'fast_rounds': 'skip'}, "fast_rounds must be one of 'discard'"),
-    ({'downlink_accounting': 'none'}, 'downlink_accounting must be one of'),
   ],
 )
 def test_options_out_of_range_are_refused(options, text):

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.testing import toys
 from tff_algos.core import errors
-from tff_algos.models import registry
 from tff_algos.models.factors import decomposition
+from tff_algos.models.vision import convolutions
 from tff_algos.numerics import factored_weights, filters, trees
 
 _SEED = (3, 4)
@@ -14,13 +15,10 @@ _X = np.random.default_rng(0).normal(size=(3, 16, 16, 2)).astype(np.float32)
 
 
 def _build(num_atoms=0, name='small_cnn', shape=(16, 16, 2), **options):
-  return registry.build_model(
-    registry.parse_config(
-      {'name': name, 'decomposition': {'num_atoms': num_atoms, **options}}
-    ),
-    task='classification',
-    input_shape=shape,
-    num_outputs=5,
+  return toys.build(
+    {'name': name, 'decomposition': {'num_atoms': num_atoms, **options}},
+    shape,
+    5,
   )
 
 
@@ -46,9 +44,18 @@ def test_weights_of_a_decomposed_network():
   assert trees.num_entries(spec) == expected
 
 
-@pytest.mark.parametrize('mode', ['auto', 'reconstruct', 'two_layer'])
-def test_it_computes_what_the_network_with_built_kernels_does(mode):
-  model = _build(4, forward_mode=mode)
+@pytest.fixture(params=[False, True])
+def two_layers(request, monkeypatch):
+  """Computes every decomposed convolution one way, and the other."""
+  monkeypatch.setattr(
+    convolutions, '_two_layers_are_faster', lambda *_: request.param
+  )
+
+
+@pytest.mark.usefixtures('two_layers')
+@pytest.mark.parametrize('num_atoms', [1, 4])
+def test_it_computes_what_the_network_with_built_kernels_does(num_atoms):
+  model = _build(num_atoms)
   weights = model.initialize(_SEED)
   plain = factored_weights.build_kernels(weights)
   expected = _build().apply(plain, _X)
@@ -118,33 +125,26 @@ def test_no_atoms_is_the_ordinary_network():
   assert 'conv_0/atoms' not in spec
 
 
-def test_bfloat16_computes_in_factors_too():
-  exact = _build(4)
+@pytest.mark.usefixtures('two_layers')
+@pytest.mark.parametrize('num_atoms', [1, 4])
+def test_bfloat16_computes_in_factors_too(num_atoms):
+  exact = _build(num_atoms)
   weights = exact.initialize(_SEED)
-  for mode in ('reconstruct', 'two_layer'):
-    model = registry.build_model(
-      registry.parse_config(
-        {
-          **{'name': 'small_cnn', 'compute_dtype': 'bfloat16'},
-          'decomposition': {'num_atoms': 4, 'forward_mode': mode},
-        }
-      ),
-      task='classification',
-      input_shape=(16, 16, 2),
-      num_outputs=5,
-    )
-    outputs, expected = model.apply(weights, _X), exact.apply(weights, _X)
-    scale = np.abs(expected).max()
-    assert np.abs(outputs - expected).max() < model.output_tolerance * scale
+  model = toys.build(
+    {
+      **{'name': 'small_cnn', 'compute_dtype': 'bfloat16'},
+      'decomposition': {'num_atoms': num_atoms},
+    },
+    (16, 16, 2),
+    5,
+  )
+  outputs, expected = model.apply(weights, _X), exact.apply(weights, _X)
+  scale = np.abs(expected).max()
+  assert np.abs(outputs - expected).max() < model.output_tolerance * scale
 
 
 def test_a_network_without_filters_is_refused():
-  mlp = registry.build_model(
-    registry.parse_config({'name': 'mlp'}),
-    task='classification',
-    input_shape=(4,),
-    num_outputs=2,
-  )
+  mlp = toys.build({'name': 'mlp'}, (4,), 2)
   text = 'num_atoms is 3, but mlp has no convolution .* set it to 0'
   with pytest.raises(errors.ConfigError, match=text):
     decomposition.decompose(mlp, decomposition.DecompositionConfig(3))
@@ -156,7 +156,6 @@ def test_a_network_without_filters_is_refused():
     ({'num_atoms': -1}, 'num_atoms must be an integer >= 0, got -1'),
     ({'atom_init': 'zeros'}, "atom_init must be one of 'normal'"),
     ({'trained': 'atoms'}, "trained must be one of 'factors', 'kernels'"),
-    ({'forward_mode': 'fast'}, "forward_mode must be one of 'auto'"),
   ],
 )
 def test_options_out_of_range_are_refused(options, text):

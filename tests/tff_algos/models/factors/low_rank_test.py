@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.testing import toys
 from tff_algos.core import errors
 from tff_algos.models import registry
 from tff_algos.models.factors import low_rank
@@ -13,23 +14,13 @@ _SHAPE = (16, 16, 2)
 
 
 def _build(layers='all_but_last', name='small_cnn', shape=_SHAPE, **options):
-  return registry.build_model(
-    registry.parse_config(
-      {'name': name, 'low_rank': {'layers': layers, **options}}
-    ),
-    task='classification',
-    input_shape=shape,
-    num_outputs=5,
+  return toys.build(
+    {'name': name, 'low_rank': {'layers': layers, **options}}, shape, 5
   )
 
 
 def _mlp():
-  return registry.build_model(
-    registry.parse_config({'name': 'mlp', 'hidden_sizes': (20,)}),
-    task='classification',
-    input_shape=(16,),
-    num_outputs=5,
-  )
+  return toys.build({'name': 'mlp', 'hidden_sizes': (20,)}, (16,), 5)
 
 
 def _kernel(weights, layer):
@@ -99,12 +90,7 @@ def test_products_of_small_rank_can_have_full_rank():
 
 
 def test_the_last_layer_stays_though_a_product_would_be_smaller():
-  mlp = registry.build_model(
-    registry.parse_config({'name': 'mlp', 'hidden_sizes': (40,)}),
-    task='classification',
-    input_shape=(16,),
-    num_outputs=16,
-  )
+  mlp = toys.build({'name': 'mlp', 'hidden_sizes': (40,)}, (16,), 16)
   assert low_rank.rank_of((40, 16), 0.0)
   config = low_rank.LowRankConfig('all_but_last', 0.0)
   weights = low_rank.parametrize(mlp, config).initialize(_SEED)

@@ -8,7 +8,6 @@ from tests.testing import contract, lstm_oracle, networks, toys
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors
 from tff_algos.data import schema
-from tff_algos.models import registry
 from tff_algos.models.text import embeddings, recurrent
 from tff_algos.numerics import trees
 from tff_algos.runtimes import debug_runtime
@@ -22,11 +21,10 @@ _SPECIAL_IDS = {'padding': 0, 'unknown': 4}
 
 def _build(name, places=_PLACES, num_outputs=None, **options):
   default = _CHARACTERS if name == 'character_lstm' else 2
-  return registry.build_model(
-    registry.parse_config({'name': name, **options}),
-    task='classification',
-    input_shape=(places,),
-    num_outputs=num_outputs or default,
+  return toys.build(
+    {'name': name, **options},
+    (places,),
+    num_outputs or default,
     input_dtype=tf.int32,
     vocabulary=_VOCABULARY,
     special_ids=_SPECIAL_IDS,
@@ -224,7 +222,7 @@ def test_every_runtime_trains_to_the_same_weights(name):
     tff_runtime.TffRuntime,
   ):
     with build(algorithm, len(contract.SIZES)) as runtime:
-      ends[build] = toys.run_rounds(algorithm, runtime, source, 2)[0]
+      ends[build] = toys.run_rounds(algorithm, source, 2, runtime=runtime)[0]
   expected = ends.pop(debug_runtime.DebugRuntime)
   for end in ends.values():
     tf.nest.map_structure(
@@ -235,23 +233,12 @@ def test_every_runtime_trains_to_the_same_weights(name):
 @_EACH
 def test_other_inputs_than_sequences_are_refused(name):
   with pytest.raises(errors.ConfigError, match=f'{name} takes sequences'):
-    registry.build_model(
-      registry.parse_config({'name': name}),
-      task='classification',
-      input_shape=(8, 8, 1),
-      num_outputs=3,
-    )
+    toys.build({'name': name}, (8, 8, 1))
 
 
 def test_a_data_set_without_words_is_refused():
   with pytest.raises(errors.ConfigError, match='manifest has none'):
-    registry.build_model(
-      registry.parse_config({'name': 'word_lstm'}),
-      task='classification',
-      input_shape=(5,),
-      num_outputs=2,
-      input_dtype=tf.int32,
-    )
+    toys.build({'name': 'word_lstm'}, (5,), 2, input_dtype=tf.int32)
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.testing import draws
 from tff_algos.models.vision import convolutions
 from tff_algos.numerics import filters
 
 
-def _random(*shape, seed=0):
-  return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
-
-
 def _factors(side=3, num_atoms=4, num_outputs=5):
   return filters.FilterFactors(
-    _random(side, side, num_atoms), _random(num_atoms, 2, num_outputs, seed=1)
+    draws.normal(side, side, num_atoms),
+    draws.normal(num_atoms, 2, num_outputs, seed=1),
   )
 
 
@@ -44,40 +42,43 @@ def _convolve(inputs, kernel, padding, strides):
   return result
 
 
+def _rebuild(inputs, factors, padding, strides):
+  kernel = filters.build_kernel(factors)
+  return convolutions.convolve(inputs, kernel, padding, strides)
+
+
 @pytest.mark.parametrize('padding', ['SAME', 'VALID'])
 @pytest.mark.parametrize('strides', [1, 2])
 def test_both_ways_are_the_convolution_with_the_built_kernel(padding, strides):
-  inputs, factors = _random(2, 8, 7, 2, seed=2), _factors()
+  inputs, factors = draws.normal(2, 8, 7, 2, seed=2), _factors()
   kernel = np.einsum('uvq,qio->uvio', *factors)
   expected = _convolve(inputs, kernel, padding, strides)
   for i, side in enumerate((8, 7)):
     assert expected.shape[1 + i] == convolutions.output_side(
       side, 3, padding, strides
     )
-  for one in (
-    kernel,
-    *(
-      convolutions.DecomposedKernel(factors, mode)
-      for mode in convolutions.FORWARD_MODES
-    ),
+  for way, one in (
+    (convolutions.convolve, kernel),
+    (convolutions.convolve, factors),
+    (_rebuild, factors),
+    (convolutions._mix_atoms, factors),
   ):
-    outputs = convolutions.convolve(inputs, one, padding, strides)
+    outputs = way(inputs, one, padding, strides)
     np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize('mode', ['reconstruct', 'two_layer'])
-def test_gradients_are_those_of_the_chain_rule(mode):
+@pytest.mark.parametrize(
+  'way', [convolutions.convolve, _rebuild, convolutions._mix_atoms]
+)
+def test_gradients_are_those_of_the_chain_rule(way):
   """dF/dalpha = <G, D>, dF/dD = sum alpha G, with G = dF/dkernel; and finite
   differences along a random direction.
   """
-  inputs, factors = _random(2, 6, 6, 2, seed=2), _factors()
+  inputs, factors = draws.normal(2, 6, 6, 2, seed=2), _factors()
 
   def loss(atoms, coefficients):
-    kernel = convolutions.DecomposedKernel(
-      filters.FilterFactors(atoms, coefficients), mode
-    )
-    outputs = convolutions.convolve(inputs, kernel, 'VALID', 2)
-    return tf.reduce_sum(tf.sin(outputs))
+    factors = filters.FilterFactors(atoms, coefficients)
+    return tf.reduce_sum(tf.sin(way(inputs, factors, 'VALID', 2)))
 
   factors = [tf.constant(leaf) for leaf in factors]
   with tf.GradientTape() as tape:
@@ -97,7 +98,7 @@ def test_gradients_are_those_of_the_chain_rule(mode):
     slopes[1], np.einsum('uvio,uvq->qio', slope, atoms), 1e-3, 1e-4
   )
   step = 1e-2
-  ways = [_random(*leaf.shape, seed=3) for leaf in factors]
+  ways = [draws.normal(*leaf.shape, seed=3) for leaf in factors]
   ahead, behind = (
     float(loss(*(a + s * b for a, b in zip(factors, ways, strict=True))))
     for s in (step, -step)
@@ -109,14 +110,12 @@ def test_gradients_are_those_of_the_chain_rule(mode):
   np.testing.assert_allclose((ahead - behind) / (2 * step), along, rtol=0.02)
 
 
-def test_auto_is_what_costs_less():
+def test_the_way_is_the_one_that_costs_less():
   """One atom for twenty outputs mixes cheaply; nine of 3x3 pixels do not."""
 
   def operations(side, num_atoms):
     graph = tf.function(
-      lambda x: convolutions.convolve(
-        x, convolutions.DecomposedKernel(_factors(side, num_atoms, 20)), 'SAME'
-      )
+      lambda x: convolutions.convolve(x, _factors(side, num_atoms, 20), 'SAME')
     ).get_concrete_function(tf.TensorSpec([None, 8, 8, 2]))
     return {operation.type for operation in graph.graph.get_operations()}
 

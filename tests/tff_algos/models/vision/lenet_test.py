@@ -4,24 +4,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import networks
+from tests.testing import networks, toys
 from tff_algos.core import errors
-from tff_algos.models import registry
 from tff_algos.models.vision import lenet
 from tff_algos.numerics import trees, unit_dropout
 
 
 def _build(variant, num_outputs=10, num_atoms=0, shape=(32, 32, 3)):
-  return registry.build_model(
-    registry.parse_config(
-      {
-        **{'name': 'lenet', 'variant': variant},
-        'decomposition': {'num_atoms': num_atoms},
-      }
-    ),
-    task='classification',
-    input_shape=shape,
-    num_outputs=num_outputs,
+  return toys.build(
+    {
+      **{'name': 'lenet', 'variant': variant},
+      'decomposition': {'num_atoms': num_atoms},
+    },
+    shape,
+    num_outputs,
   )
 
 

@@ -3,18 +3,12 @@
 import pytest
 import tensorflow as tf
 
-from tests.testing import networks
-from tff_algos.models import registry
+from tests.testing import networks, toys
 from tff_algos.numerics import trees
 
 
 def _build(name, shape, num_outputs):
-  return registry.build_model(
-    registry.parse_config({'name': name}),
-    task='classification',
-    input_shape=shape,
-    num_outputs=num_outputs,
-  )
+  return toys.build({'name': name}, shape, num_outputs)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import networks
+from tests.testing import networks, toys
 from tff_algos.core import errors
-from tff_algos.models import registry
 from tff_algos.models.vision import resnet
 from tff_algos.numerics import trees
 
@@ -92,15 +91,12 @@ def test_initial_head():
 
 def test_parameters_with_kernels_in_factors():
   """1 x 1 kernels and the normalization stay as they are."""
-  model = registry.build_model(
-    registry.parse_config(
-      {
-        **{'name': 'resnet18', 'stem': 'large'},
-        'decomposition': {'num_atoms': 9},
-      }
-    ),
-    task='classification',
-    input_shape=(64, 64, 3),
-    num_outputs=200,
+  model = toys.build(
+    {
+      **{'name': 'resnet18', 'stem': 'large'},
+      'decomposition': {'num_atoms': 9},
+    },
+    (64, 64, 3),
+    200,
   )
   assert trees.num_entries(model.weights_spec()) == 11_273_169
