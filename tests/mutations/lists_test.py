@@ -1,13 +1,12 @@
 """No list of mutations goes stale: each mutation applies, its tests exist."""
 
-import pathlib
 import re
 
 import pytest
 
 from tests.mutations import lists
+from tests.testing import programs
 
-_ROOT = pathlib.Path(__file__).parents[2]
 _MUTATION = lists.Mutation(
   'room', 'name', 'a.py', 'x = 1', 'x = 2', ['tests/a_test.py']
 )
@@ -18,7 +17,7 @@ def _missing_tests(mutation: lists.Mutation) -> list[str]:
   missing = []
   for test in mutation.tests:
     file, *names = re.sub(r'\[.*', '', test, flags=re.DOTALL).split('::')
-    path = _ROOT / file
+    path = programs.ROOT / file
     text = path.read_text() if path.is_file() else ''
     if not text or any(
       not re.search(rf'^\s*(def|class) {name}\b', text, re.MULTILINE)
@@ -28,10 +27,10 @@ def _missing_tests(mutation: lists.Mutation) -> list[str]:
   return missing
 
 
-@pytest.mark.parametrize('room', lists.rooms(_ROOT))
+@pytest.mark.parametrize('room', lists.rooms(programs.ROOT))
 def test_mutations_apply_and_their_tests_exist(room):
-  for mutation in lists.read(_ROOT, room):
-    mutation.apply((_ROOT / mutation.file).read_text())
+  for mutation in lists.read(programs.ROOT, room):
+    mutation.apply((programs.ROOT / mutation.file).read_text())
     assert mutation.tests, mutation.title
     assert not _missing_tests(mutation), mutation.title
 

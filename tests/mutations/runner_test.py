@@ -12,9 +12,8 @@ import sys
 import psutil
 import pytest
 
-from tests.testing import patience
+from tests.testing import patience, programs
 
-_ROOT = pathlib.Path(__file__).parents[2]
 _CODE = 'LIMIT = 3\nNAME = "x"\n\ndef count():\n  return LIMIT\n'
 _TESTS = """
 import pathlib
@@ -76,7 +75,7 @@ class _Project:
     options = ['--root', self.root, '--out', self.table, '--jobs', '2']
     return subprocess.Popen(
       [*command, *options, '--patience', str(patience)],
-      cwd=_ROOT,
+      cwd=programs.ROOT,
       env={
         **os.environ,
         'TMPDIR': str(self.temporary),

@@ -13,7 +13,6 @@ import tensorflow as tf
 from tff_algos.adversaries import falsification
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
-from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation, collected_means, composer, plans
 
@@ -138,20 +137,14 @@ def _falsify(uploads, starts, attacks, contributes, config):
     lambda leaf, like: tf.broadcast_to(leaf, tf.shape(like)), sent, uploads
   )
   sent = trees.select_rows(is_replaced, sent, uploads)
-  norms = _norms(trees.subtract(sent, starts.values), num_rows)
+  norms = tf.sqrt(
+    trees.squared_row_norms(trees.subtract(sent, starts.values), num_rows)
+  )
   return sent, {
     'attack/share': _mean(tf.cast(attacks, tf.float32), contributes),
     'attack/honest_norm': _mean(norms, is_honest),
     'attack/false_norm': _mean(norms, is_false),
   }
-
-
-def _norms(updates: Structure, num_rows: tf.Tensor) -> tf.Tensor:
-  squared = [
-    tf.reduce_sum(tf.square(tf.reshape(leaf, [num_rows, -1])), axis=1)
-    for leaf in tf.nest.flatten(updates)
-  ]
-  return tf.sqrt(tf.add_n(squared or [tf.zeros([num_rows])]))
 
 
 def _mean(values: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:

@@ -135,11 +135,7 @@ def build_fed_dyn(
           },
           server_update=_build_update(config),
           client_input=client_sampling.NUM_CLIENTS,
-          uploads={
-            'local_weights': lambda message, *_: global_model.received_weights(
-              message
-            )
-          },
+          uploads={'local_weights': lambda message, *_: message},
         ),
         config.aggregation,
         'model_weights',

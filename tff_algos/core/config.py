@@ -11,7 +11,7 @@ import hashlib
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from tff_algos.core import errors
@@ -90,10 +90,13 @@ def unknown_key_message(
 ) -> str:
   """Returns the text for an unknown key, with the nearest valid one."""
   known = sorted(known)
-  nearest = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
-  hint = f'; did you mean {nearest[0]!r}?' if nearest else '.'
   keys = ', '.join(known) or 'none'
-  return f'{path} has no key {key!r}{hint} Its keys are: {keys}'
+  return f'{path} has no key {key!r}{_hint(key, known)} Its keys are: {keys}'
+
+
+def _hint(given: object, known: Sequence[str]) -> str:
+  nearest = difflib.get_close_matches(str(given), known, n=1, cutoff=0.5)
+  return f'; did you mean {nearest[0]!r}?' if nearest else '.'
 
 
 def parse_named(
@@ -114,11 +117,10 @@ def parse_named(
   options = dict(values)
   name = options.pop('name', None)
   if not isinstance(name, str) or name not in registry:
-    nearest = difflib.get_close_matches(str(name), registry, n=1, cutoff=0.5)
-    hint = f'; did you mean {nearest[0]!r}?' if nearest else '.'
+    known = sorted(registry)
     raise errors.ConfigError(
-      f'{path}.name {name!r} is unknown{hint} Known: '
-      f'{", ".join(sorted(registry))}. Names of a plug-in need its module in '
+      f'{path}.name {name!r} is unknown{_hint(name, known)} Known: '
+      f'{", ".join(known)}. Names of a plug-in need its module in '
       '--plugins'
     )
   section = f"{{'name': {name!r}, ...}}"

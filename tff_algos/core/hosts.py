@@ -21,6 +21,12 @@ def in_address(host: str) -> str:
   return f'[{host}]' if ':' in host else host
 
 
+def split(address: str) -> tuple[str, int]:
+  """Returns host and port of `host:port`; an IPv6 address without brackets."""
+  host, _, port = address.rpartition(':')
+  return host.strip('[]'), int(port)
+
+
 def family(host: str) -> socket.AddressFamily:
   """Returns the family of a host's sockets."""
   return socket.AF_INET6 if ':' in host else socket.AF_INET

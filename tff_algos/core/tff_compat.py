@@ -74,9 +74,8 @@ def sequence_type(element: Type) -> Type:
   return tff.SequenceType(element)
 
 
-def has_field(value: Value | Type, name: str) -> bool:
-  """Returns whether a TFF struct, or its type, has a field of a name."""
-  type_: Type = value if isinstance(value, tff.Type) else value.type_signature
+def has_field(type_: Type, name: str) -> bool:
+  """Returns whether the type of a TFF struct has a field of a name."""
   return tff.structure.has_field(type_, name)
 
 

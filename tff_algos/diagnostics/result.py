@@ -4,6 +4,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
+REINSTALL = 'Install again: `make clean env`.'
+
 Status = Literal['ok', 'warn', 'fail']
 
 
@@ -42,9 +44,7 @@ def run_check(
       results.append(check())
     except Exception as error:  # Must not stop the other checks.
       found = f'{type(error).__name__}: {error}'
-      results.append(
-        CheckResult(name, 'fail', found, 'Install again: `make clean env`.')
-      )
+      results.append(CheckResult(name, 'fail', found, REINSTALL))
 
   thread = threading.Thread(target=run, daemon=True)
   thread.start()

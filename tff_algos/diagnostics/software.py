@@ -7,7 +7,6 @@ import sys
 
 from tff_algos.diagnostics import programs, result
 
-_REINSTALL = 'Install again: `make clean env`.'
 _OLDEST_GLIBC = (2, 31)
 
 _ASK_TENSORFLOW = """
@@ -113,7 +112,9 @@ def check_packages(
   if differing:
     shown = '\n'.join(differing[:5])
     more = f'\nand {len(differing) - 5} more' if len(differing) > 5 else ''
-    return result.CheckResult('packages', 'fail', shown + more, _REINSTALL)
+    return result.CheckResult(
+      'packages', 'fail', shown + more, result.REINSTALL
+    )
   return result.CheckResult('packages', 'ok', f'{len(locked)} as locked')
 
 
@@ -138,7 +139,7 @@ def check_tensorflow(answer: programs.Outcome) -> result.CheckResult:
     'tensorflow',
     'fail',
     f'import: {answer.ending}\n{answer.last_words}'.strip(),
-    _REINSTALL,
+    result.REINSTALL,
   )
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from tff_algos.core import config as config_lib
 from tff_algos.core import durable, records, sealed_json
-from tff_algos.evaluation import evaluation_tables, evaluator
+from tff_algos.evaluation import evaluation_tables, evaluator, round_time
 from tff_algos.experiments import experiment, runtime_cache, session, tables
 from tff_algos.experiments.tracking import runs as tracking
-from tff_algos.reports.run import membership_history
+from tff_algos.reports.run import membership_history, page
 from tff_algos.training import checkpoint, metrics_log
 
 _FOLDER = 'evaluation'
@@ -73,6 +73,31 @@ def evaluate(
       tracker.summarize(found.metrics)
 
 
+def write_report(
+  config: experiment.ExperimentConfig,
+  folder: str | os.PathLike[str],
+  clock: round_time.Clock = round_time.Clock(),
+) -> pathlib.Path:
+  """Writes the report of an evaluated run, and sends its pictures.
+
+  Args:
+    config: The experiment.
+    folder: Its workdir.
+    clock: As of `page.write_report`.
+
+  Returns:
+    The index page.
+
+  Raises:
+    UserError: If a file is missing or damaged, or the tracker fails.
+  """
+  index = page.write_report(folder, clock)
+  with tracking.opened(config, folder) as tracker:
+    if tracker is not None:
+      tracker.add_pictures(sorted(index.parent.glob('*.png')))
+  return index
+
+
 def _summary(
   opened: session.Session,
   chosen: int,
@@ -88,10 +113,7 @@ def _summary(
   return {
     'last': {'round': chosen, **found.metrics},
     'best_by_validation': metrics_log.best_round(
-      opened.workdir,
-      opened.evaluator.selection_metric,
-      entries,
-      higher_is_better=higher_is_better,
+      opened.workdir, opened.evaluator.selection_metric, entries
     ),
     'majority_class': opened.evaluator.majority_class(),
     'source_names': list(opened.dataset.source_names),

@@ -112,6 +112,20 @@ def zeros_like(structure: Structure) -> Structure:
   return tf.nest.map_structure(tf.zeros_like, structure)
 
 
+def squared_row_norms(structure: Structure, num_rows: tf.Tensor) -> tf.Tensor:
+  """Returns the squared norm of each row of a stack, float32 `[num_rows]`.
+
+  Args:
+    structure: Structure of float32 tensors `[num_rows, ...]`.
+    num_rows: int32 `[]`.
+  """
+  squared = [
+    tf.reduce_sum(tf.square(leaf), axis=[*range(1, len(leaf.shape))])
+    for leaf in tf.nest.flatten(structure)
+  ]
+  return tf.add_n(squared or [tf.zeros([num_rows])])
+
+
 def finite_rows(structure: Structure, num_rows: tf.Tensor) -> tf.Tensor:
   """Returns which rows of a stack hold no NaN and no infinity.
 

@@ -58,7 +58,7 @@ class PrivacyConfig:
 
   Attributes:
     noise_multiplier: z, deviation of the noise in units of the sensitivity, 0
-      or at least 0.1, as `accounting.epsilon` needs. At least one of this and
+      or at least 0.1, as `accounting.epsilon` needs. Privacy is on if this or
       `target_epsilon` is above 0; if both are, training stops before the target
       is exceeded.
     target_epsilon: Budget, >= 0; 0 for none. Without `noise_multiplier`, the

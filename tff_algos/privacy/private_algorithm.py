@@ -35,7 +35,7 @@ class Facts(NamedTuple):
 
   num_clients: int
   num_rounds: int
-  run: str = ''
+  run: str
 
 
 @dataclasses.dataclass(frozen=True)

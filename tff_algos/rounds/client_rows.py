@@ -66,7 +66,7 @@ class SpanData:
 
   @property
   def y(self) -> tf.Tensor:
-    """Returns the labels, padded, `[capacity]`."""
+    """Returns the labels, padded, `[capacity, ...]`."""
     return tf.gather(self._rows.y, self._positions)
 
   def take(

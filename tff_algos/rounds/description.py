@@ -23,7 +23,7 @@ def describe(
   algorithm: algorithm_lib.FederatedAlgorithm,
   population: algorithm_lib.Population,
   server_state: Structure,
-  seed: int = 0,
+  seed: int,
 ) -> str:
   """Returns the states, the plan and every phase of an algorithm as text.
 

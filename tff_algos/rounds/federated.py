@@ -98,14 +98,11 @@ def build_federated_phase(
     tff_compat.at_clients(clients_type),
   )
   halves = client_half.type_signature.result
+  names = [n for n in _SERVER_PARTS if tff_compat.has_field(halves, n)]
   server_half = _build_server_half(
     phase,
     server_state_type,
-    OrderedDict(
-      (name, halves[name].member)
-      for name in _SERVER_PARTS
-      if tff_compat.has_field(halves, name)
-    ),
+    OrderedDict((name, halves[name].member) for name in names),
   )
 
   @tff_compat.federated_computation(
@@ -115,11 +112,7 @@ def build_federated_phase(
     server_state: tff_compat.Value, clients: tff_compat.Value
   ) -> OrderedDict[str, tff_compat.Value]:
     outputs = client_half(server_state, clients)
-    parts = [
-      outputs[name]
-      for name in _SERVER_PARTS
-      if tff_compat.has_field(outputs, name)
-    ]
+    parts = [outputs[name] for name in names]
     state, metrics = tff_compat.federated_map(
       server_half, tff_compat.federated_zip((server_state, *parts))
     )

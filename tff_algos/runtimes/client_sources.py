@@ -13,6 +13,8 @@ from tff_algos.data import schema
 
 # Rows of a pseudo client, one piece of a large held-out set.
 _PIECE_ROWS = 500
+# Bytes of a split's cache of examples.
+_CACHE_BYTES = 1 << 30
 
 
 class DatasetSource:
@@ -28,7 +30,6 @@ class DatasetSource:
     split: str,
     *,
     unseen: bool = False,
-    cache_bytes: int = 1 << 30,
   ):
     """Reads no examples yet.
 
@@ -36,15 +37,12 @@ class DatasetSource:
       dataset: The dataset.
       split: `'train'`, `'validation'` or `'test'`.
       unseen: Whether to read the unseen clients instead of the participating.
-      cache_bytes: Size of the cache of examples, >= 0; the least recently used
-        are evicted first.
     """
     self._dataset = dataset
     self._split = split
     self._cache: collections.OrderedDict[int, schema.Examples] = (
       collections.OrderedDict()
     )
-    self._cache_bytes = cache_bytes
     self._cached_bytes = 0
     if unseen:
       ids, sizes = dataset.unseen_client_ids, dataset.num_unseen_examples(split)
@@ -68,7 +66,8 @@ class DatasetSource:
     )
     self._cache[client_index] = examples
     self._cached_bytes += _num_bytes(examples)
-    while self._cached_bytes > self._cache_bytes and len(self._cache) > 1:
+    while self._cached_bytes > _CACHE_BYTES and len(self._cache) > 1:
+      # The least recently used.
       _, dropped = self._cache.popitem(last=False)
       self._cached_bytes -= _num_bytes(dropped)
     return examples
@@ -181,7 +180,7 @@ def _narrow(given: Array, client_id: str) -> Array:
   return narrow
 
 
-class HeldOutSource:
+class HeldOutSource(ArraySource):
   """The held-out set of each source distribution, cut into pieces.
 
   A set of thousands of examples is larger than usual clients; in pieces it fits
@@ -194,24 +193,12 @@ class HeldOutSource:
 
   def __init__(self, dataset: dataset_lib.FederatedDataset):
     """Reads the held-out sets of a dataset."""
-    pieces, ids, sources = [], [], []
+    pieces, sources = {}, []
     for source, name in enumerate(dataset.source_names):
       held_out = dataset.held_out(source)
       for start in range(0, held_out.num_examples, _PIECE_ROWS):
         piece = slice(start, start + _PIECE_ROWS)
-        pieces.append(schema.take(held_out, piece))
-        ids.append(f'held_out/{name}/{start}')
+        pieces[f'held_out/{name}/{start}'] = schema.take(held_out, piece)
         sources.append(source)
-    self._pieces = pieces
+    super().__init__(pieces)
     self.source_index = np.asarray(sources)
-    self.population = algorithm_lib.Population(
-      tuple(ids), np.asarray([len(piece.y) for piece in pieces])
-    )
-
-  def examples(self, client_index: int) -> schema.Examples:
-    """Returns one piece."""
-    return self._pieces[client_index]
-
-  def stream(self) -> Iterator[schema.Examples]:
-    """Yields all pieces in their order."""
-    yield from self._pieces

@@ -36,7 +36,7 @@ def is_loopback(address: str) -> bool:
 
   Names other than localhost are not resolved, and count as other machines.
   """
-  return hosts.is_loopback(address.rpartition(':')[0].strip('[]'))
+  return hosts.is_loopback(hosts.split(address)[0])
 
 
 def require_trust(

@@ -206,7 +206,7 @@ class Mirror:
     return path.read_text()
 
   def _locked(
-    self, patience_seconds: float = 0.0
+    self, patience_seconds: float
   ) -> contextlib.AbstractContextManager[object]:
     return folder_lock.exclusive(
       self._place,

@@ -150,16 +150,8 @@ class ClientStateStore:
     """
     changed = sorted(self._unsaved)
     index = StoreIndex(self._index.segment.copy(), self._index.position.copy())
-    if changed and self.state_bytes():
-      durable.make_folder(self._folder)
-      path = self.segment_path(round_num)
-      durable.check_file_place(path)
-      with open(path, 'wb') as file:
-        np.save(file, self._encode(changed))
-      durable.sync(path)
-      durable.sync(self._folder)
-      index.segment[changed] = round_num
-      index.position[changed] = np.arange(len(changed))
+    states = (self._stacks.row(self._committed[one]) for one in changed)
+    self._write(index, round_num, changed, map(self.encode, states))
     return index
 
   def import_rows(
@@ -178,21 +170,7 @@ class ClientStateStore:
     Raises:
       OSError: If the segment cannot be written.
     """
-    if not clients or not self.state_bytes():
-      return
-    durable.make_folder(self._folder)
-    path = self.segment_path(round_num)
-    shape = (len(clients), self.state_bytes())
-    header = {'descr': '|u1', 'fortran_order': False, 'shape': shape}
-    # Not a mapped file, whose pages on a full disk kill the process.
-    with open(path, 'wb') as file:
-      np.lib.format.write_array_header_1_0(file, header)
-      for block in blocks:
-        file.write(block.data)
-    durable.sync(path)
-    durable.sync(self._folder)
-    self._index.segment[clients] = round_num
-    self._index.position[clients] = np.arange(len(clients))
+    self._write(self._index, round_num, clients, blocks)
 
   def row_type(self) -> list[str]:
     """Returns dtype and shape of each leaf of a client's state."""
@@ -291,12 +269,37 @@ class ClientStateStore:
     stack = self._stacks.add(leaves, len(clients))
     self._committed = {one: (stack, row) for row, one in enumerate(clients)}
 
-  def _encode(self, clients: list[int]) -> np.ndarray:
-    """Returns committed states as bytes, uint8 `[clients, state bytes]`."""
-    encoded = np.empty((len(clients), self.state_bytes()), np.uint8)
-    for row, client in zip(encoded, clients, strict=True):
-      row[:] = self.encode(self._stacks.row(self._committed[client]))
-    return encoded
+  def _write(
+    self,
+    index: StoreIndex,
+    round_num: int,
+    clients: Sequence[int],
+    blocks: Iterable[np.ndarray],
+  ) -> None:
+    """Writes the rows of some clients as a segment, and their index entries.
+
+    Args:
+      index: Receives the places of the rows.
+      round_num: Names the segment.
+      clients: The clients, distinct; of none there is no segment.
+      blocks: Their rows in this order, uint8, of any shape.
+    """
+    if not clients or not self.state_bytes():
+      return
+    durable.make_folder(self._folder)
+    path = self.segment_path(round_num)
+    durable.check_file_place(path)
+    shape = (len(clients), self.state_bytes())
+    header = {'descr': '|u1', 'fortran_order': False, 'shape': shape}
+    # Not a mapped file, whose pages on a full disk kill the process.
+    with open(path, 'wb') as file:
+      np.lib.format.write_array_header_1_0(file, header)
+      for block in blocks:
+        file.write(block.data)
+    durable.sync(path)
+    durable.sync(self._folder)
+    index.segment[clients] = round_num
+    index.position[clients] = np.arange(len(clients))
 
   def _open_segment(self, round_num: int) -> list[np.ndarray]:
     """Returns the leaves `[rows, ...]` of a segment, mapped from its file."""

@@ -200,11 +200,7 @@ def _is_number(cell: str | None) -> bool:
 
 
 def best_round(
-  workdir: str | os.PathLike[str],
-  metric: str,
-  entries: records.Entries,
-  *,
-  higher_is_better: bool,
+  workdir: str | os.PathLike[str], metric: str, entries: records.Entries
 ) -> dict[str, float]:
   """Returns the metrics of the best round by a validation metric.
 
@@ -214,7 +210,6 @@ def best_round(
       `'participating/validation/personalized/accuracy'`.
     entries: Checked entries of the records, which say how many rows count;
       without them all do.
-    higher_is_better: Whether the largest value is the best.
 
   Returns:
     `round` and the metrics of that round without its seconds, so that the same
@@ -228,7 +223,6 @@ def best_round(
   path = pathlib.Path(workdir, METRICS_FILE)
   if not os.path.lexists(path):
     return {}
-  sign = -1 if higher_is_better else 1
   try:
     entry = entries.get(METRICS_FILE)
     content = records.read_part(path, entry) if entry else path.read_bytes()
@@ -242,7 +236,8 @@ def best_round(
     ]
     if not rows:
       return {}
-    best = min(rows, key=lambda row: sign * float(row[metric]))
+    choose = min if summaries.is_error(metric) else max
+    best = choose(rows, key=lambda row: float(row[metric]))
     values = {
       name: float(value)
       for name, value in best.items()

@@ -21,3 +21,17 @@ from tff_algos.core import hosts
 )
 def test_hosts(host, expected):
   assert hosts.is_loopback(host) == expected
+
+
+@pytest.mark.parametrize(
+  ('address', 'expected'),
+  [
+    ('127.0.0.1:80', ('127.0.0.1', 80)),
+    ('[::1]:8000', ('::1', 8000)),
+    ('worker-0.training:1', ('worker-0.training', 1)),
+  ],
+)
+def test_address_is_parted(address, expected):
+  host, port = hosts.split(address)
+  assert (host, port) == expected
+  assert f'{hosts.in_address(host)}:{port}' == address

@@ -4,19 +4,15 @@ from collections import OrderedDict
 
 import numpy as np
 
+from tests.testing import draws
 from tff_algos.numerics import factored_weights, filters
-
-
-def _random(*shape, seed=0):
-  return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
-
 
 _PLAIN = OrderedDict(
   {
-    'conv_0/kernel': _random(3, 3, 2, 4),
-    'conv_0/bias': _random(4, seed=1),
-    'shortcut/kernel': _random(1, 1, 2, 4, seed=2),
-    'dense/kernel': _random(8, 3, seed=3),
+    'conv_0/kernel': draws.normal(3, 3, 2, 4),
+    'conv_0/bias': draws.normal(4, seed=1),
+    'shortcut/kernel': draws.normal(1, 1, 2, 4, seed=2),
+    'dense/kernel': draws.normal(8, 3, seed=3),
   }
 )
 

@@ -17,12 +17,11 @@ from tff_algos.privacy import (
   private_phase,
   releases,
 )
-from tff_algos.runtimes import debug_runtime
 from tff_algos.training import loop, moved_states
 
 _poisson = accounting.Participation
 _TREE = {'rounds_per_epoch': 4}
-_FACTS = private_algorithm.Facts(num_clients=4, num_rounds=10)
+_FACTS = private_algorithm.Facts(4, 10, '')
 
 
 def _build(name='fed_avg', **options):
@@ -59,8 +58,7 @@ def test_privacy_that_is_off_changes_nothing():
 )
 def test_a_private_round_of_other_algorithms_is_finite(name):
   algorithm = _private(_build(name) if name != 'l2gd' else _l2gd())
-  runtime = debug_runtime.DebugRuntime(algorithm, len(contract.SIZES))
-  state, _, _ = toys.run_rounds(algorithm, runtime, contract.build_source(), 1)
+  state, _, _ = toys.run_rounds(algorithm, contract.build_source(), 1)
   assert state.extra.num_releases == 1
   assert all(np.isfinite(leaf).all() for leaf in tf.nest.flatten(state))
 
@@ -78,7 +76,7 @@ def test_clients_are_drawn_independently_with_the_probability():
   population = algorithm_lib.Population(
     tuple(f'c{i}' for i in range(num_clients)), np.ones(num_clients, int)
   )
-  facts = private_algorithm.Facts(num_clients, num_rounds)
+  facts = private_algorithm.Facts(num_clients, num_rounds, '')
   calls = _calls(
     _private(_build(), facts, sampling_prob=prob), population, num_rounds
   )
@@ -106,7 +104,7 @@ def _turns(algorithm, population, seed, releases_so_far):
 
 def test_each_client_takes_part_once_an_epoch_in_a_fixed_order():
   population = _population(40)
-  algorithm = _private(_build(), private_algorithm.Facts(40, 8), **_TREE)
+  algorithm = _private(_build(), private_algorithm.Facts(40, 8, ''), **_TREE)
   rounds = [_turns(algorithm, population, 3, n) for n in range(8)]
   for epoch in (rounds[:4], rounds[4:]):
     assert sorted(sum(map(list, epoch), [])) == sorted(population.client_ids)
@@ -178,8 +176,7 @@ def test_nobody_drawn_is_a_release_of_noise():
   algorithm = _private(_build(), sampling_prob=1e-9)
   (call,) = _calls(algorithm, source.population, 1)
   assert call.client_inputs.takes_part.tolist() == [False]
-  runtime = debug_runtime.DebugRuntime(algorithm, len(contract.SIZES))
-  state, _, _ = toys.run_rounds(algorithm, runtime, source, 1)
+  state, _, _ = toys.run_rounds(algorithm, source, 1)
   assert state.extra.num_releases == 1
 
 
@@ -187,7 +184,7 @@ def test_nobody_drawn_is_a_release_of_noise():
   ('options', 'facts', 'text'),
   [
     ({'cohort_size': 3}, _FACTS, 'samples 3 of 4 clients by itself'),
-    ({}, private_algorithm.Facts(5, 10), '4 clients are available'),
+    ({}, private_algorithm.Facts(5, 10, ''), '4 clients are available'),
   ],
 )
 def test_other_samplers_are_refused(options, facts, text):
@@ -207,9 +204,8 @@ def test_pfedme_of_all_clients_that_counts_a_few_is_refused():
 
 def test_fed_soft_samples_by_importance_unless_all_train():
   algorithm = _private(_build_fed_soft('without_replacement'))
-  runtime = debug_runtime.DebugRuntime(algorithm, len(contract.SIZES))
   with pytest.raises(errors.ConfigError, match="selection 'weighted_full'"):
-    toys.run_rounds(algorithm, runtime, contract.build_source(), 1)
+    toys.run_rounds(algorithm, contract.build_source(), 1)
 
 
 def _build_fed_soft(selection):

@@ -27,7 +27,7 @@ from tff_algos.runtimes.vectorized import vectorized_runtime
 
 _DELTA = 1e-5
 _ADAPTIVE = mechanism.AdaptiveClippingConfig(target_quantile=0.3)
-_FACTS = private_algorithm.Facts(num_clients=4, num_rounds=3)
+_FACTS = private_algorithm.Facts(4, 3, '')
 
 
 def _build(name, config=None, model='logistic'):
@@ -49,7 +49,9 @@ def _run(
 ):
   runtime = build(algorithm, len(contract.SIZES))
   source = contract.build_source(o.pop('sizes', contract.SIZES))
-  return toys.run_rounds(algorithm, runtime, source, num_rounds, seed, **o)
+  return toys.run_rounds(
+    algorithm, source, num_rounds, seed, runtime=runtime, **o
+  )
 
 
 def _flat(structure):

@@ -1,10 +1,8 @@
 """Whatever clients upload and receive has a declared treatment."""
 
-import pathlib
-
 import pytest
 
-from tests.testing import contract, toys
+from tests.testing import contract, programs, toys
 from tff_algos.algorithms import registry
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
@@ -140,5 +138,5 @@ def test_the_page_has_the_declarations(title, declarations, own):
   table = '\n'.join(
     [f'| algorithm | {title} field | treatment |', '|---|---|---|', *rows]
   )
-  page = pathlib.Path(__file__).parents[3] / 'docs' / 'privacy.md'
+  page = programs.ROOT / 'docs' / 'privacy.md'
   assert table in page.read_text(), table

@@ -163,7 +163,7 @@ def test_phases_that_collect_nothing_run_under_secure_sums(name):
     secure = aggregation_processes.with_aggregators(case.algorithm, factories)
     with tff_runtime.TffRuntime(secure, len(contract.SIZES)) as runtime:
       state, clients, _ = toys.run_rounds(
-        secure, runtime, contract.build_source(), contract.NUM_ROUNDS
+        secure, contract.build_source(), contract.NUM_ROUNDS, runtime=runtime
       )
     expected, expected_clients, _ = case.expected
   _assert_close(state.server_state, expected, rtol=1e-4, atol=1e-5)

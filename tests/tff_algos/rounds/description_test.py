@@ -51,7 +51,7 @@ def _describe(algorithm, num_examples):
     tuple('abcd'[: len(num_examples)]), np.array(num_examples)
   )
   state = loop.initial_server_state(algorithm, population.num_clients, 0)
-  return description.describe(algorithm, population, state)
+  return description.describe(algorithm, population, state, 0)
 
 
 def test_fed_soft_in_full():

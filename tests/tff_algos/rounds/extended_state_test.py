@@ -45,7 +45,7 @@ def _extend(algorithm):
 
 def _run(algorithm, build_runtime):
   runtime = build_runtime(algorithm, len(contract.SIZES))
-  return toys.run_rounds(algorithm, runtime, contract.build_source(), 2)
+  return toys.run_rounds(algorithm, contract.build_source(), 2, runtime=runtime)
 
 
 # FedSoft plans by what the first phase of the round left in the state.

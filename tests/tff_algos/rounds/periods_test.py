@@ -13,10 +13,10 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.rounds import lr_schedule, periods, phase_types
-from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes.tff import tff_runtime
 from tff_algos.training import dropouts
 
+_SOURCE = contract.build_source()
 _CLIENTS = running_sum.source([1, 2], [10])
 _FALLING = lr_schedule.LrScheduleConfig((2, 3), 0.1)
 _ONE_FALL = lr_schedule.LrScheduleConfig((2,), 0.1)
@@ -96,19 +96,6 @@ def _build(name, rates=lr_schedule.LrScheduleConfig(), attack=None, **more):
   return attacks.attack(algorithm, config, np.arange(5) % 2 == 1)
 
 
-def _run(algorithm, num_rounds, start=None, first_round=1):
-  # Runtimes keep graphs by the names of phases; here there are two algorithms.
-  runtime = debug_runtime.DebugRuntime(algorithm, len(contract.SIZES))
-  return toys.run_rounds(
-    algorithm,
-    runtime,
-    contract.build_source(),
-    num_rounds,
-    start=start,
-    first_round=first_round,
-  )
-
-
 @pytest.mark.parametrize(
   ('name', 'attack'),
   [
@@ -127,18 +114,20 @@ def test_rounds_are_those_of_the_algorithm_with_the_rates_of_their_period(
   first, second = registry.periods_of(registry.parse_config(section), _ONE_FALL)
   assert first != second
   lowered = _build(name, attack=attack, **config_lib.to_dict(second))
-  start = _run(_build(name, attack=attack), 2)[:2]
-  expected = _run(lowered, 1, start, first_round=3)
-  found = _run(_build(name, _ONE_FALL, attack), 3)
+  start = toys.run_rounds(_build(name, attack=attack), _SOURCE, 2)[:2]
+  expected = toys.run_rounds(lowered, _SOURCE, 1, start=start, first_round=3)
+  found = toys.run_rounds(_build(name, _ONE_FALL, attack), _SOURCE, 3)
   np.testing.assert_equal(found[:2], expected[:2])
 
 
 def test_a_factor_of_one_changes_no_bit_and_another_does():
   """Of the order in which examples come, say."""
-  expected = _run(_build('scaffold'), 3)
+  expected = toys.run_rounds(_build('scaffold'), _SOURCE, 3)
   same = dataclasses.replace(_ONE_FALL, factor=1.0)
-  np.testing.assert_equal(_run(_build('scaffold', same), 3)[:2], expected[:2])
-  other = _run(_build('scaffold', _ONE_FALL), 3)
+  np.testing.assert_equal(
+    toys.run_rounds(_build('scaffold', same), _SOURCE, 3)[:2], expected[:2]
+  )
+  other = toys.run_rounds(_build('scaffold', _ONE_FALL), _SOURCE, 3)
   assert not np.array_equal(
     *(one[0].model_weights['dense_0/kernel'] for one in (other, expected))
   )
@@ -147,12 +136,12 @@ def test_a_factor_of_one_changes_no_bit_and_another_does():
 @pytest.mark.verify
 def test_all_runtimes_agree():
   algorithm = _build('scaffold', _ONE_FALL)
-  expected = _run(algorithm, 3)
+  expected = toys.run_rounds(algorithm, _SOURCE, 3)
   size = len(contract.SIZES)
   with (
     toys.graph_runtime(algorithm, size) as vectorized,
     tff_runtime.TffRuntime(algorithm, size) as tff,
   ):
     for runtime in (vectorized, tff):
-      found = toys.run_rounds(algorithm, runtime, contract.build_source(), 3)
+      found = toys.run_rounds(algorithm, _SOURCE, 3, runtime=runtime)
       contract.assert_close(found, expected)

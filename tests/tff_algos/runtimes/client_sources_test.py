@@ -30,7 +30,9 @@ def test_source_reads_its_split_of_its_clients(dataset, split, unseen):
     assert source.population.num_examples[index] == len(expected.y)
 
 
-def test_cache_reads_once_and_forgets_what_was_not_asked_for_longest(dataset):
+def test_cache_reads_once_and_forgets_what_was_not_asked_for_longest(
+  dataset, monkeypatch
+):
   class Counting:
     client_ids = dataset.client_ids
     shards_of = dataset.shards_of
@@ -51,9 +53,9 @@ def test_cache_reads_once_and_forgets_what_was_not_asked_for_longest(dataset):
     for one in ids
   ]
   counting = Counting()
-  source = client_sources.DatasetSource(
-    counting, schema.TRAIN, cache_bytes=max(sizes[0] + sizes[1], sizes[2])
-  )
+  room = max(sizes[0] + sizes[1], sizes[2])
+  monkeypatch.setattr(client_sources, '_CACHE_BYTES', room)
+  source = client_sources.DatasetSource(counting, schema.TRAIN)
   everyone = list(source.stream())
   np.testing.assert_equal(everyone[2], dataset.examples(ids[2], schema.TRAIN))
   assert counting.read == list(ids)  # And none of them is cached.
@@ -68,8 +70,9 @@ def test_cache_reads_once_and_forgets_what_was_not_asked_for_longest(dataset):
   assert counting.read == [ids[0], ids[1], ids[2], ids[1]]
 
 
-def test_cache_of_no_bytes_still_serves(dataset):
-  source = client_sources.DatasetSource(dataset, schema.TRAIN, cache_bytes=0)
+def test_cache_of_no_bytes_still_serves(dataset, monkeypatch):
+  monkeypatch.setattr(client_sources, '_CACHE_BYTES', 0)
+  source = client_sources.DatasetSource(dataset, schema.TRAIN)
   for index in (0, 1, 0):
     expected = dataset.examples(dataset.client_ids[index], schema.TRAIN)
     np.testing.assert_equal(source.examples(index), expected)

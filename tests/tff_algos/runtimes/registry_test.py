@@ -42,7 +42,7 @@ def test_runtimes_that_know_no_other_processes_are_refused(name):
       registry.RuntimeConfig(name),
       running_sum.algorithm(),
       3,
-      process_group.SingleProcess(),
+      process_group.ProcessGroup(),
     )
 
 

@@ -85,7 +85,7 @@ def test_readers_of_a_machine_take_turns():
     with pytest.raises(errors.WorkdirBusyError, match='this machine works in'):
       second.fetch(0.0)
   with contextlib.ExitStack() as stack:
-    stack.enter_context(first._locked())
+    stack.enter_context(first._locked(0.0))
     # What a reader does takes a moment.
     timer = threading.Timer(0.3, stack.pop_all().close)
     timer.start()

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.testing import full_disk
+from tff_algos.core import errors
 from tff_algos.training import client_state_store as store_lib
 
 _NUM_CLIENTS = 5
@@ -94,6 +95,17 @@ def test_rows_of_an_earlier_run_are_taken_over(store):
   store.import_rows(4, [3, 1], iter([row[np.newaxis], row[np.newaxis]]))
   assert _values(store) == [0, 7, -2, 7, -4]
   assert store.load(np.array([3])).num_updates.tolist() == [2]
+
+
+def test_a_folder_in_the_place_of_a_segment_is_named(store):
+  row = store.encode(_state(7, 2))
+  store.segment_path(4).mkdir(parents=True)
+  with pytest.raises(errors.DataError, match='round_000004.npy is a folder'):
+    store.import_rows(4, [3], iter([row[np.newaxis]]))
+  _stage(store, [1], 10)
+  store.commit()
+  with pytest.raises(errors.DataError, match='round_000004.npy is a folder'):
+    store.write_segment(4)
 
 
 def test_rows_of_an_earlier_run_that_do_not_fit_on_the_disk(store):

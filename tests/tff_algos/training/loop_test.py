@@ -13,8 +13,7 @@ from tff_algos.core import errors, seeds
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 from tff_algos.evaluation import evaluator
-from tff_algos.models import registry as models
-from tff_algos.runtimes import client_sources, debug_runtime
+from tff_algos.runtimes import client_sources
 from tff_algos.training import checkpoint, loop, restarts, selection
 
 _LOCAL_TRAINING = {'num_local_epochs': 1, 'batch_size': 8}
@@ -34,11 +33,11 @@ class _Experiment:
 
   def __init__(self, dataset, name):
     described = dataset.schema
-    model = models.build_model(
-      models.parse_config({'name': 'mlp', 'hidden_sizes': (4,)}),
-      task=described.task,
-      input_shape=tuple(described.x_shape),
-      num_outputs=described.num_classes,
+    model = toys.build(
+      {'name': 'mlp', 'hidden_sizes': (4,)},
+      tuple(described.x_shape),
+      described.num_classes,
+      described.task,
     )
     self.algorithm = algorithms.build_algorithm(
       algorithms.parse_config(
@@ -284,10 +283,9 @@ def test_a_plan_calls_what_there_is(phase, indices, words):
   algorithm = dataclasses.replace(
     running_sum.algorithm(), plan_round=lambda *_: (one for one in [call])
   )
-  runtime = debug_runtime.DebugRuntime(algorithm, 2)
   clients = running_sum.source([1], [2])
   with pytest.raises(errors.StageTypeError, match=words):
-    toys.run_rounds(algorithm, runtime, clients, 1)
+    toys.run_rounds(algorithm, clients, 1)
 
 
 def test_round_without_a_phase_changes_nothing(tmp_path):

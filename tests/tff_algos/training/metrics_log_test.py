@@ -175,7 +175,11 @@ def test_disk_that_refuses_is_one_clear_error(tmp_path, limit, refused):
   _write(tmp_path, [(1, {'a': 2.0})], resume_at=0)
 
 
-def test_best_round_is_the_earliest_of_the_best(tmp_path):
+@pytest.mark.parametrize(
+  ('name', 'expected'), [('accuracy', (2, 0.95)), ('mse', (3, 0.2))]
+)
+def test_best_round_is_the_earliest_of_the_best(tmp_path, name, expected):
+  metric = f'participating/validation/personalized/{name}'
   rows = [(0, 0.9), (1, math.nan), (2, 0.95), (3, 0.2), (4, 0.95), (5, 0.2)]
   num_nan = {6: 2.0}  # Not of all clients.
   _write(
@@ -184,18 +188,17 @@ def test_best_round_is_the_earliest_of_the_best(tmp_path):
       (
         r,
         {
-          **{_METRIC: value, f'{_METRIC}_num_nan': num_nan.get(r, 0.0)},
+          **{metric: value, f'{metric}_num_nan': num_nan.get(r, 0.0)},
           **{'x': r / 2, 'seconds': 0.1},
         },
       )
-      for r, value in [*rows, (6, 0.99)]
+      for r, value in [*rows, (6, 0.99 if name == 'accuracy' else 0.1)]
     ],
   )
-  best = metrics_log.best_round(tmp_path, _METRIC, {}, higher_is_better=True)
-  assert best.pop(f'{_METRIC}_num_nan') == 0
-  assert best == {'round': 2, _METRIC: 0.95, 'x': 1.0}
-  best = metrics_log.best_round(tmp_path, _METRIC, {}, higher_is_better=False)
-  assert (best['round'], best[_METRIC]) == (3, 0.2)
+  best = metrics_log.best_round(tmp_path, metric, {})
+  assert best.pop(f'{metric}_num_nan') == 0
+  round_num, value = expected
+  assert best == {'round': round_num, metric: value, 'x': round_num / 2}
 
 
 def test_rows_after_the_checkpoint_do_not_count(tmp_path):
@@ -206,10 +209,9 @@ def test_rows_after_the_checkpoint_do_not_count(tmp_path):
       log.record(round_num, {_METRIC: value})
     entries = log.persist()
     log.record(3, {_METRIC: 0.9, 'later': 1.0})
-  options = {'higher_is_better': True}
-  best = metrics_log.best_round(tmp_path, _METRIC, entries, **options)
+  best = metrics_log.best_round(tmp_path, _METRIC, entries)
   assert best['round'] == 1
-  best = metrics_log.best_round(tmp_path, _METRIC, {}, **options)
+  best = metrics_log.best_round(tmp_path, _METRIC, {})
   assert best['round'] == 3
 
 
@@ -232,19 +234,15 @@ def test_resumed_log_is_that_of_the_checkpoint(tmp_path):
 
 
 def test_best_round_of_a_damaged_table_is_an_error(tmp_path):
-  assert not metrics_log.best_round(
-    tmp_path, _METRIC, {}, higher_is_better=True
-  )
+  assert not metrics_log.best_round(tmp_path, _METRIC, {})
   _write(tmp_path, [(0, {_METRIC: 0.5})])
   path = tmp_path / 'metrics.csv'
   path.write_text(path.read_text().replace('0.5', '0.o'))
   with pytest.raises(errors.DataError, match=f'{path} cannot be read'):
-    metrics_log.best_round(tmp_path, _METRIC, {}, higher_is_better=True)
+    metrics_log.best_round(tmp_path, _METRIC, {})
 
 
 def test_best_round_without_validation_examples_is_empty(tmp_path):
   _write(tmp_path, [(0, {_METRIC: math.nan, 'x': 1.0}), (1, {'x': 1.0})])
   for metric in (_METRIC, 'unknown'):
-    assert not metrics_log.best_round(
-      tmp_path, metric, {}, higher_is_better=True
-    )
+    assert not metrics_log.best_round(tmp_path, metric, {})

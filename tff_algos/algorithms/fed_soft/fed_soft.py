@@ -51,7 +51,6 @@ from tff_algos.stages.server import client_sampling
 from tff_algos.stages.server import robust_aggregation as robust
 
 STARTS = ('own', 'mixed_center', 'best_center')
-DOWNLOADS = download_lib.DOWNLOADS
 INITIAL_LOCAL_MODELS = ('common', 'independent')
 
 
@@ -126,7 +125,7 @@ class FedSoftConfig:
       )
     checks.check_one_of('start', self.start, STARTS)
     checks.check_positive('loss_scale', self.loss_scale)
-    checks.check_one_of('download', self.download, DOWNLOADS)
+    checks.check_one_of('download', self.download, download_lib.DOWNLOADS)
     checks.check_one_of(
       'initial_local_models', self.initial_local_models, INITIAL_LOCAL_MODELS
     )

@@ -19,6 +19,7 @@ from tff_algos.numerics import (
   k_means,
   matching,
   partition_matrices,
+  trees,
 )
 from tff_algos.rounds import aggregation
 
@@ -124,11 +125,7 @@ def _is_smallest(uploads: Structure, is_real: tf.Tensor) -> tf.Tensor:
   The others are seen from it: seen from a mean, which one huge upload could
   move anywhere, the distances between all others would be rounding.
   """
-  rows = [
-    tf.reshape(leaf, [tf.shape(is_real)[0], -1])
-    for leaf in tf.nest.flatten(uploads)
-  ]
-  norms = tf.add_n([tf.reduce_sum(one**2, axis=1) for one in rows])
+  norms = trees.squared_row_norms(uploads, tf.size(is_real))
   smallest = tf.argmin(tf.where(is_real, norms, float('inf')))
   return tf.one_hot(smallest, tf.size(is_real), dtype=tf.float64)
 

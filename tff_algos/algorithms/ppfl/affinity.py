@@ -264,16 +264,6 @@ def cosine_features(histograms: tf.Tensor, is_shifted: bool) -> tf.Tensor:
   return 0.5**0.5 * tf.concat([directions, has_entries], axis=1)
 
 
-def multiply(features: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-  """Returns W @ values.
-
-  Args:
-    features: `[n, m]`.
-    values: `[n, k]`.
-  """
-  return tf.matmul(features, tf.matmul(features, values, transpose_a=True))
-
-
 def degrees(features: tf.Tensor) -> tf.Tensor:
   """Returns the row sums of W, `[n, 1]`, w_ii included.
 
@@ -290,7 +280,8 @@ def laplacian_product(features: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     features: `[n, m]`.
     values: `[n, k]`.
   """
-  return degrees(features) * values - multiply(features, values)
+  product = tf.matmul(features, tf.matmul(features, values, transpose_a=True))
+  return degrees(features) * values - product
 
 
 def disagreement(features: tf.Tensor, values: tf.Tensor) -> tf.Tensor:

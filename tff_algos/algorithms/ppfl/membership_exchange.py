@@ -130,7 +130,7 @@ class MembershipExchange:
   def membership_of(
     self, client_input: Structure, client_state: Structure
   ) -> tf.Tensor:
-    """Returns a client's membership from its state, `[num_canonical]`."""
+    """Returns a client's membership, wherever it is held, `[num_canonical]`."""
     if self.at_server:
       return client_input['membership']
     return client_state.membership

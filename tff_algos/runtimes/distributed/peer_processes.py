@@ -128,7 +128,7 @@ class Peers:
   def _listen(self) -> socket.socket:
     """Binds the address of this process exclusively."""
     address = self._cluster.addresses[self._cluster.index]
-    host, port = _split(address)
+    host, port = hosts.split(address)
     try:
       # The host name of another interface may be unknown here, behind a NAT.
       bound = host if self._cluster.is_on_loopback else ''
@@ -237,7 +237,7 @@ class Peers:
     while True:
       try:
         connection = socket.create_connection(
-          _split(self._cluster.addresses[0]), _ANSWER_SECONDS
+          hosts.split(self._cluster.addresses[0]), _ANSWER_SECONDS
         )
         # TCP may connect a port with itself if no process listens there.
         if connection.getsockname() != connection.getpeername():
@@ -325,11 +325,6 @@ class _Connection:
     with contextlib.suppress(OSError):
       self._socket.shutdown(socket.SHUT_RDWR)
     self._socket.close()
-
-
-def _split(address: str) -> tuple[str, int]:
-  host, _, port = address.rpartition(':')
-  return host.strip('[]'), int(port)
 
 
 def _farewell(name: str, error: BaseException | None) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tff_algos.core import checks, errors
+from tff_algos.core import checks, errors, hosts
 from tff_algos.runtimes import loopback
 
 _VARIABLE = 'TF_CONFIG'
@@ -52,7 +52,7 @@ class Cluster(NamedTuple):
   @property
   def port(self) -> int:
     """Returns the port of this process."""
-    return int(self.addresses[self.index].rpartition(':')[2])
+    return hosts.split(self.addresses[self.index])[1]
 
   def divide(
     self, num_clients: int, shards: np.ndarray | None

@@ -14,7 +14,7 @@ import math
 import re
 import threading
 from collections.abc import Generator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -38,28 +38,29 @@ _SILENT_TASK = (
 )
 
 
-class ProcessGroup(Protocol):
-  """The processes that share a training; all make the same calls in order.
+class ProcessGroup:
+  """The processes that share a training: here, this process alone.
 
-  Every method but `positions` raises RuntimeFailureError if a process is lost.
+  All make the same calls in order. Every method but `positions` raises
+  RuntimeFailureError if a process is lost.
   """
 
   @property
   def reads_all(self) -> bool:
     """Returns whether any client may be one of this process."""
-    ...
+    return True
 
   def positions(self, cohort: cohort_lib.Cohort) -> np.ndarray | slice:
     """Returns the positions of this process's clients; there may be none."""
-    ...
+    del cohort
+    return slice(None)
 
   def check(self) -> None:
     """Returns if no process is lost."""
-    ...
 
   def sum(self, structure: Structure) -> Structure:
     """Returns the sum over all processes of a structure of numbers."""
-    ...
+    return structure
 
   def gather(
     self, parts: list[Structure], cohort: cohort_lib.Cohort
@@ -77,43 +78,15 @@ class ProcessGroup(Protocol):
       vectorized runtime does not (it computes large clients first), so its rows
       hold the index of their client.
     """
-    ...
-
-  def agree(self, structure: Structure) -> Structure:
-    """Returns process 0's values, bit for bit; shapes are equal on all."""
-    ...
-
-
-class SingleProcess:
-  """The group of this process alone."""
-
-  reads_all = True
-
-  def positions(self, cohort: cohort_lib.Cohort) -> slice:
-    """Returns all."""
-    del cohort
-    return slice(None)
-
-  def check(self) -> None:
-    """Returns."""
-
-  def sum(self, structure: Structure) -> Structure:
-    """Returns the structure."""
-    return structure
-
-  def gather(
-    self, parts: list[Structure], cohort: cohort_lib.Cohort
-  ) -> list[Structure]:
-    """Returns the parts."""
     del cohort
     return parts
 
   def agree(self, structure: Structure) -> Structure:
-    """Returns the structure."""
+    """Returns process 0's values, bit for bit; shapes are equal on all."""
     return structure
 
 
-ALONE = SingleProcess()
+ALONE = ProcessGroup()
 
 
 @contextlib.contextmanager
@@ -151,7 +124,7 @@ def open_group(
     yield CollectiveGroup(cluster, peers)
 
 
-class CollectiveGroup:
+class CollectiveGroup(ProcessGroup):
   """Two processes or more; see `open_group`."""
 
   def __init__(self, cluster: cluster_lib.Cluster, peers: peers_lib.Peers):

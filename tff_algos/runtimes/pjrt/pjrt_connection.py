@@ -140,11 +140,6 @@ class Connection:
       ', '.join(sorted(kinds)),
     )
 
-  @property
-  def pid(self) -> int | None:
-    """Returns the worker's process id."""
-    return self._process.pid
-
   def compile(self, program: lowering.Lowered) -> None:
     """Compiles a program, unless this worker already has."""
     if program.name in self._programs:

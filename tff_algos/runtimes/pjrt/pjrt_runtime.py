@@ -144,7 +144,6 @@ class PjrtRuntime:
     self._stack.close()
     self._splits.clear()
     self._programs.clear()
-    self._is_checked = False
 
   @property
   def accelerator(self) -> str:
@@ -362,25 +361,17 @@ class PjrtRuntime:
     self, program: _PhaseProgram, cohort: cohort_lib.Cohort
   ) -> int:
     """Returns the number of clients of a block."""
+    if self._config.clients_per_block:
+      return self._config.clients_per_block
     types = program.lowering.types
-    trained = max(
-      trees.num_bytes(self._algorithm.cluster_model.weights_spec()),
-      trees.num_bytes(types.output.result),
+    trained = blocks.trained_bytes(
+      self._algorithm.cluster_model.weights_spec(), types.output.result
     )
-    if self._connection.platform != 'cpu':
-      capacity = int(cohort.num_examples.max())
-      each = blocks.working_bytes(trained, types.clients.data, capacity)
-      fitting = self._connection.device_bytes // 4 // each
-      return self._config.clients_per_block or min(max(fitting, 1), _MOST)
-    sizes = blocks.choose(
-      cohort_size=cohort.size,
-      costs=blocks.Costs(trained, 0, 0),
-      num_parallel=1,
-      clients_per_block=self._config.clients_per_block,
-      fewest_clients=1,
-      budget_bytes=0,
-    )
-    return sizes.clients_per_block
+    if self._connection.platform == 'cpu':
+      return blocks.size_of_cache(trained)
+    capacity = int(cohort.num_examples.max())
+    each = blocks.working_bytes(trained, types.clients.data, capacity)
+    return min(max(self._connection.device_bytes // 4 // each, 1), _MOST)
 
 
 class Group(NamedTuple):

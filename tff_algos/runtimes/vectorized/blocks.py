@@ -64,6 +64,28 @@ def working_bytes(weight_bytes: int, data: Structure, capacity: int) -> int:
   return capacity * trees.num_bytes(data) + _WEIGHT_COPIES * weight_bytes
 
 
+def trained_bytes(weights: Structure, result: Structure) -> int:
+  """Returns the bytes of the weights that a client trains.
+
+  Args:
+    weights: Types of one model's weights.
+    result: Types of a client's result; one that trains several models uploads
+      all of them.
+  """
+  return max(trees.num_bytes(weights), trees.num_bytes(result))
+
+
+def size_of_cache(weight_bytes: int, fewest_clients: int = 1) -> int:
+  """Returns the number of clients of a block whose weights fit the cache.
+
+  Args:
+    weight_bytes: Bytes of a client's trained weights.
+    fewest_clients: Smallest size.
+  """
+  fitting = _CACHE_BYTES // max(weight_bytes, 1)
+  return min(max(fitting, fewest_clients), _MOST)
+
+
 def choose(
   *,
   cohort_size: int,
@@ -87,9 +109,7 @@ def choose(
     ConfigError: If the budget does not hold one client a core or device.
   """
   num_parallel = min(num_parallel, cohort_size)
-  block = clients_per_block or min(
-    max(_CACHE_BYTES // max(costs.weight_bytes, 1), fewest_clients), _MOST
-  )
+  block = clients_per_block or size_of_cache(costs.weight_bytes, fewest_clients)
   chunk = max(_CHUNK_BYTES // max(costs.carried_bytes, 1), block)
   if budget_bytes:
     working = num_parallel * costs.working_bytes

@@ -17,10 +17,6 @@ from tff_algos.numerics import trees
 from tff_algos.rounds import client_rows, composer, phase_types
 from tff_algos.runtimes.vectorized import graph_call, vectorization
 
-# Execution of the clients of a block.
-VECTORIZED = 'vectorized'  # All at once, as batched matrix products.
-ONE = 'one'  # Blocks of one client: convolutions on a CPU.
-
 
 class PhaseGraphs:
   """The graphs of a phase, each traced once.
@@ -36,19 +32,23 @@ class PhaseGraphs:
     self,
     phase: algorithm_lib.Phase,
     types: phase_types.PhaseTypes,
-    form: str,
+    vectorizes: bool,
   ):
     """Traces nothing yet.
 
     Args:
       phase: The phase.
       types: Types of the phase.
-      form: `VECTORIZED` or `ONE`.
+      vectorizes: Whether the clients of a block are computed all at once, as
+        batched matrix products; else a block is of one client, as for
+        convolutions on a CPU.
     """
     self.types = types
     self.make_message = graph_call.GraphCall(types.stages.make_message)
     self.server_update = graph_call.GraphCall(types.stages.server_update)
-    self._build = functools.partial(build_client_graph, phase, types, form)
+    self._build = functools.partial(
+      build_client_graph, phase, types, vectorizes
+    )
     self._client_work: dict[int | None, graph_call.GraphCall] = {}
 
   def client_work(
@@ -86,7 +86,7 @@ class PhaseGraphs:
 def build_client_graph(
   phase: algorithm_lib.Phase,
   types: phase_types.PhaseTypes,
-  form: str,
+  vectorizes: bool,
   clients_per_block: int | None,
 ) -> graph_call.GraphCall:
   """Traces the graph of a phase's client work.
@@ -94,7 +94,7 @@ def build_client_graph(
   Args:
     phase: The phase.
     types: Types of the phase.
-    form: `VECTORIZED` or `ONE`.
+    vectorizes: As of `PhaseGraphs`.
     clients_per_block: Block size; the number of clients must be a multiple of
       it. All shapes are then static, which saves their computation at run time,
       for a small model a third of the operations. None for one block of all
@@ -107,7 +107,7 @@ def build_client_graph(
   clients_type = types.clients._replace(data=client_rows.SPAN)
   rows_type = client_rows.Rows(types.clients.data.x, types.clients.data.y)
   signature = [types.message, rows_type, _stack(clients_type, None)]
-  work_on_block = _build_block(phase, types, form)
+  work_on_block = _build_block(phase, types, vectorizes)
   if clients_per_block is None:
     return graph_call.trace(work_on_block, signature)
   block_graph = tf.function(
@@ -133,7 +133,7 @@ def build_client_graph(
 
     start = (
       tf.constant(0),
-      tf.nest.map_structure(_zeros, block_types[0]),
+      trees.zeros(block_types[0]),
       tf.nest.map_structure(
         functools.partial(_array, num_blocks), list(block_types[1:])
       ),
@@ -147,14 +147,14 @@ def build_client_graph(
 
 
 def _build_block(
-  phase: algorithm_lib.Phase, types: phase_types.PhaseTypes, form: str
+  phase: algorithm_lib.Phase, types: phase_types.PhaseTypes, vectorizes: bool
 ) -> Callable[..., Structure]:
   """Returns (message, rows, clients) -> `composer.aggregate` of a block."""
 
   def work_on_block(message, rows, block):
     places = tf.range(tf.maximum(tf.reduce_max(block.data.size), 1))
     one = functools.partial(types.stages.client_work, message, rows, places)
-    if form == VECTORIZED:
+    if vectorizes:
       outputs = vectorization.map_clients(phase.name, one, block, types.output)
     else:
       outputs = _stack_one(one(trees.take(block, 0)))
@@ -178,10 +178,6 @@ def _rows(leaf: tf.Tensor, start: tf.Tensor, size: int) -> tf.Tensor:
   return tf.slice(
     leaf, [start, *[0] * rest.rank], [size, *(n or -1 for n in rest)]
   )
-
-
-def _zeros(leaf: tf.Tensor) -> tf.Tensor:
-  return tf.zeros(leaf.shape, leaf.dtype)
 
 
 def _array(size: tf.Tensor, leaf: tf.Tensor) -> tf.TensorArray:

@@ -117,7 +117,7 @@ class VectorizedRuntime:
     self._group = group
     self._devices = devices_lib.choose(devices)
     self._weights = algorithm.cluster_model.weights_spec()
-    self._form = self._choose_form()
+    self._vectorizes = self._choose_form()
     self._graphs: dict[str, phase_graph.PhaseGraphs] = {}
     self._resident = rows_lib.ResidentRows()
     self._pool = futures.ThreadPoolExecutor(self._num_parallel)
@@ -197,8 +197,8 @@ class VectorizedRuntime:
     with tf.device('CPU:0'):
       return tf.nest.map_structure(tf.identity, collection)
 
-  def _choose_form(self) -> str:
-    """Chooses and logs the execution of the clients of a block."""
+  def _choose_form(self) -> bool:
+    """Returns and logs whether the clients of a block are computed at once."""
     vectorizes = self._algorithm.cluster_model.vectorizes
     block = self._config.clients_per_block
     if block > 1 and not vectorizes:
@@ -208,16 +208,13 @@ class VectorizedRuntime:
         'fused recurrence, so its clients are computed one after the other: '
         'leave it 0'
       )
-    if vectorizes and block != 1:
-      form, words = phase_graph.VECTORIZED, 'several at once'
-    else:
-      form, words = phase_graph.ONE, 'one after the other'
+    vectorizes = vectorizes and block != 1
     logging.info(
       'Clients are computed %s, %d such loops at a time.',
-      words,
+      'several at once' if vectorizes else 'one after the other',
       self._num_parallel,
     )
-    return form
+    return vectorizes
 
   @property
   def _has_gpus(self) -> bool:
@@ -258,12 +255,8 @@ class VectorizedRuntime:
     carried = 2 * trees.num_bytes(types.clients.client_state)
     if not stays_resident:
       carried += capacity * trees.num_bytes((data.x, data.y))
-    # A client that trains several models uploads all of them.
-    trained = max(
-      trees.num_bytes(self._weights), trees.num_bytes(types.output.result)
-    )
-    is_one = self._form == phase_graph.ONE
-    wanted = 1 if is_one else self._config.clients_per_block
+    trained = blocks.trained_bytes(self._weights, types.output.result)
+    wanted = self._config.clients_per_block if self._vectorizes else 1
     costs = blocks.Costs(
       weight_bytes=trained,
       working_bytes=blocks.working_bytes(trained, data, capacity),
@@ -349,7 +342,7 @@ class VectorizedRuntime:
       types = phase_types.types_of(self._algorithm, phase, self._num_clients)
       self._announce(phase, types)
       self._graphs[phase.name] = phase_graph.PhaseGraphs(
-        phase, types, self._form
+        phase, types, self._vectorizes
       )
     return self._graphs[phase.name]
 

@@ -258,11 +258,8 @@ def _build_reporting(model, num_clusters):
     )
 
   def keep(server_state, aggregates):
-    reported = aggregates['loss']
-    losses = tf.tensor_scatter_nd_update(
-      server_state.seed_losses,
-      reported.client_index[:, tf.newaxis],
-      reported.values,
+    losses = aggregation.write_rows(
+      server_state.seed_losses, aggregates['loss']
     )
     return server_state._replace(seed_losses=losses), OrderedDict()
 

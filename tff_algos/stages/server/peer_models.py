@@ -33,13 +33,10 @@ def consensus(
   """
   weights = shares(num_examples)
   mean = trees.mix(weights, models)
-  squared = [
-    tf.reduce_sum(tf.square(leaf - middle), axis=tf.range(1, tf.rank(leaf)))
-    for leaf, middle in zip(
-      tf.nest.flatten(models), tf.nest.flatten(mean), strict=True
-    )
-  ]
-  return mean, tf.sqrt(tf.tensordot(weights, tf.add_n(squared), axes=1))
+  squared = trees.squared_row_norms(
+    trees.subtract(models, mean), tf.size(weights)
+  )
+  return mean, tf.sqrt(tf.tensordot(weights, squared, axes=1))
 
 
 def move(

@@ -82,6 +82,8 @@ class AggregationConfig(robust_rules.RuleOptions):
         f'aggregation.num_selected is {self.num_selected}, more than {name}, '
         f'{num_clients}; lower num_selected'
       )
+    # As `robust_rules.num_trimmed`, without TensorFlow: configs are checked
+    # before it starts, and inside traces.
     trimmed = int(self.trim_fraction * num_clients + 1e-9)
     if self.rule == 'trimmed_mean' and trimmed < num_byzantine:
       raise errors.ConfigError(

@@ -128,7 +128,7 @@ def test_a_lack_of_memory_on_the_device_says_what_to_lower(echo, monkeypatch):
 @accelerator.needed
 def test_a_killed_worker_is_an_error_and_nothing_is_left():
   with _connection() as connection:
-    pid = connection.pid
+    pid = connection._process.pid
     assert connection.platform == 'cpu'
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(errors.LostProcessError, match='SIGKILL'):

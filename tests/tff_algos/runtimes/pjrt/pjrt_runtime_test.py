@@ -47,9 +47,8 @@ def test_every_aggregate_state_and_metric_is_that_of_the_debug_runtime(
   source = running_sum.source(*clients)
   config = pjrt_config.PjrtConfig(clients_per_block=4)
   with pjrt_runtime.PjrtRuntime(algorithm, len(clients), config) as runtime:
-    *states, outputs = toys.run_rounds(algorithm, runtime, source, 2)
-  debug = debug_runtime.DebugRuntime(algorithm, len(clients))
-  *expected, expected_outputs = toys.run_rounds(algorithm, debug, source, 2)
+    *states, outputs = toys.run_rounds(algorithm, source, 2, runtime=runtime)
+  *expected, expected_outputs = toys.run_rounds(algorithm, source, 2)
   tf.nest.map_structure(np.testing.assert_array_equal, states, expected)
   for output, other in zip(outputs, expected_outputs, strict=True):
     assert output.num_invalid == other.num_invalid == 1
@@ -66,7 +65,7 @@ def test_a_split_leaves_the_device_with_its_source():
 
     def total(*values):
       source = running_sum.source(*([value] for value in values))
-      state, *_ = toys.run_rounds(algorithm, runtime, source, 1)
+      state, *_ = toys.run_rounds(algorithm, source, 1, runtime=runtime)
       return state.total, runtime._keep_split(source)[0]
 
     totals, names = zip(total(1, 2, 3), total(4, 5, 6), strict=True)
@@ -93,7 +92,7 @@ def test_what_was_compiled_after_other_traces_is_not_compiled_again(tmp_path):
   def compiled():
     algorithm = running_sum.algorithm()
     with pjrt_runtime.PjrtRuntime(algorithm, 3, config) as runtime:
-      toys.run_rounds(algorithm, runtime, source, 2)
+      toys.run_rounds(algorithm, source, 2, runtime=runtime)
     return {path.name for path in cache.glob('*-cache')}
 
   first = compiled()
@@ -182,7 +181,7 @@ def test_what_does_not_vectorize_by_itself_is_calibrated_once(
     config = pjrt_config.PjrtConfig(form=form, calibration=str(path))
     with pjrt_runtime.PjrtRuntime(algorithm, 3, config) as runtime:
       source = running_sum.source([1.0], [2.0], [3.0])
-      state, *_ = toys.run_rounds(algorithm, runtime, source, 1)
+      state, *_ = toys.run_rounds(algorithm, source, 1, runtime=runtime)
     assert state.total == 6
     return compiled
 
@@ -222,7 +221,7 @@ def test_what_cannot_be_lowered_is_refused_before_the_first_round():
     pjrt_runtime.PjrtRuntime(algorithm, 3) as runtime,
     pytest.raises(errors.ConfigError, match=r"'later'.*AsString"),
   ):
-    toys.run_rounds(algorithm, runtime, source, 1)
+    toys.run_rounds(algorithm, source, 1, runtime=runtime)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +252,7 @@ def test_blocks_fill_a_quarter_of_an_accelerator(
   runtime = pjrt_runtime.PjrtRuntime(algorithm, 2, connection=connection)
   source = running_sum.source([1.0] * 6, [2.0])
   with pytest.raises(KeyboardInterrupt), runtime:
-    toys.run_rounds(algorithm, runtime, source, 1)
+    toys.run_rounds(algorithm, source, 1, runtime=runtime)
   assert sizes == [expected]
 
 

@@ -14,12 +14,11 @@ import time
 import psutil
 import pytest
 
-from tests.testing import patience
+from tests.testing import patience, programs
 from tff_algos.core import errors
 from tff_algos.runtimes import child_process
 from tff_algos.runtimes.tff import local_worker
 
-_ROOT = pathlib.Path(__file__).parents[4]
 _PATIENCE_SECONDS = 20.0
 
 
@@ -44,7 +43,7 @@ def start_parent():
   def start(program: str) -> tuple[subprocess.Popen, int]:
     parent = subprocess.Popen(
       [sys.executable, '-c', textwrap.dedent(program)],
-      cwd=_ROOT,
+      cwd=programs.ROOT,
       stdout=subprocess.PIPE,
       text=True,
       start_new_session=True,
@@ -206,16 +205,11 @@ def test_binary_that_cannot_be_loaded_is_told(tmp_path):
     local_worker.LocalWorker(binary).start()
 
 
-def test_worker_dies_when_its_parent_is_killed(start_parent):
+@pytest.mark.parametrize('signum', [signal.SIGKILL, signal.SIGTERM])
+def test_worker_dies_with_its_parent(start_parent, signum):
   parent, pid = start_parent(_HOLD_A_WORKER)
   assert psutil.pid_exists(pid)
-  os.kill(parent.pid, signal.SIGKILL)
-  patience.until(lambda: patience.is_gone(pid))
-
-
-def test_worker_dies_when_its_parent_is_terminated(start_parent):
-  parent, pid = start_parent(_HOLD_A_WORKER)
-  os.kill(parent.pid, signal.SIGTERM)
+  os.kill(parent.pid, signum)
   patience.until(lambda: patience.is_gone(pid))
 
 

@@ -5,17 +5,15 @@ does it.
 """
 
 import os
-import pathlib
 import subprocess
 import sys
 
 import pytest
 import tensorflow as tf
 
+from tests.testing import programs
 from tff_algos.core import errors
 from tff_algos.runtimes.vectorized import devices
-
-_ROOT = pathlib.Path(__file__).parents[4]
 
 _PROGRAM = """
 import tensorflow as tf
@@ -60,7 +58,7 @@ print('same')
 def test_three_devices_agree_with_one():
   ended = subprocess.run(
     [sys.executable, '-c', _PROGRAM],
-    cwd=_ROOT,
+    cwd=programs.ROOT,
     capture_output=True,
     text=True,
     timeout=120,

@@ -16,11 +16,13 @@ _CLIENTS = ([1.0], [2.0, 3.0], [], [4.0, 5.0, 6.0], [7.0])
 
 @pytest.fixture(name='build', scope='module')
 def _build():
-  def build(clients_per_block, form=phase_graph.VECTORIZED, **stages):
+  def build(clients_per_block, vectorizes=True, **stages):
     algorithm = running_sum.algorithm(**stages)
     phase = algorithm.phases[running_sum.PHASE]
     types = phase_types.check_algorithm(algorithm, len(_CLIENTS))[phase.name]
-    return phase_graph.build_client_graph(phase, types, form, clients_per_block)
+    return phase_graph.build_client_graph(
+      phase, types, vectorizes, clients_per_block
+    )
 
   return build
 
@@ -41,14 +43,11 @@ def _run(work, clients=_CLIENTS):
 
 
 @pytest.mark.parametrize(
-  ('form', 'clients_per_block'),
-  [
-    (phase_graph.ONE, 1),
-    *((phase_graph.VECTORIZED, size) for size in (1, 5, None)),
-  ],
+  ('vectorizes', 'clients_per_block'),
+  [(False, 1), *((True, size) for size in (1, 5, None))],
 )
-def test_by_hand(build, form, clients_per_block):
-  sums, collection, states = _run(build(clients_per_block, form))
+def test_by_hand(build, vectorizes, clients_per_block):
+  sums, collection, states = _run(build(clients_per_block, vectorizes))
   said = np.array([11, 15, 10, 25, 17])
   assert sums['fields']['value'] == said.sum()
   assert sums['fields']['mean'].value == 11 + 2 * 15 + 3 * 25 + 17
@@ -100,7 +99,7 @@ def test_cohorts_of_all_sizes_share_one_trace_of_the_stages():
   algorithm = running_sum.algorithm(client_work=work)
   phase = algorithm.phases[running_sum.PHASE]
   types = phase_types.check_algorithm(algorithm, 3)[phase.name]
-  graphs = phase_graph.PhaseGraphs(phase, types, phase_graph.VECTORIZED)
+  graphs = phase_graph.PhaseGraphs(phase, types, True)
   for clients in (_CLIENTS[:3], _CLIENTS[:1], _CLIENTS[:2] * 6, _CLIENTS[1:3]):
     _run(graphs.client_work(len(clients), 3), clients)
   assert len(num_traces) == 1
@@ -111,7 +110,7 @@ def test_nothing_is_like_the_output_of_no_clients():
   algorithm = running_sum.algorithm()
   phase = algorithm.phases[running_sum.PHASE]
   types = phase_types.check_algorithm(algorithm, 3)[phase.name]
-  graphs = phase_graph.PhaseGraphs(phase, types, phase_graph.VECTORIZED)
+  graphs = phase_graph.PhaseGraphs(phase, types, True)
   sums, (collection,), ((indices, states),) = graphs.nothing()
   some = _run(graphs.client_work(3, 3), _CLIENTS[:3])
   tf.nest.assert_same_structure((sums, collection, states), some)

@@ -301,7 +301,7 @@ def test_blocks_hold_all_models_that_their_clients_train(
     toys.linear(num_features),
   )
   with vectorized_runtime.VectorizedRuntime(algorithm, 4) as runtime:
-    toys.run_rounds(algorithm, runtime, source, 1)
+    toys.run_rounds(algorithm, source, 1, runtime=runtime)
   assert sizes == {size}
 
 

@@ -195,7 +195,7 @@ def test_evaluation_augments_nothing():
     )
     with debug_runtime.DebugRuntime(algorithm, 2) as runtime:
       if not trained:
-        *trained, _ = toys.run_rounds(algorithm, runtime, source, 1)
+        *trained, _ = toys.run_rounds(algorithm, source, 1)
       output = toys.run_call(runtime, phase, *trained, call, (1, 0, source))
       metrics.append(output.server_metrics)
   np.testing.assert_equal(*metrics)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import points, toys
+from tests.testing import client_data, points, toys
 from tff_algos.core import algorithm, errors
 from tff_algos.models import linear
 from tff_algos.stages.client import exact_solution, objectives, weighted_data
@@ -15,12 +15,10 @@ _CENTER = np.array([0.5, 0.5, -1], np.float32)
 
 
 def _data(size, capacity=None, seed=0):
-  generator = np.random.default_rng(seed)
-  rows = capacity or size
-  x = generator.normal(size=(rows, 3)).astype(np.float32)
-  y = (x @ [1, -2, 0.5] + generator.normal(size=rows)).astype(np.float32)
-  mask = (np.arange(rows) < size).astype(np.float32)
-  return algorithm.ClientData(*map(tf.constant, (x, y, mask)))
+  """Examples; behind `size` of them others, which the mask leaves out."""
+  x, y = client_data.regression(capacity or size, seed)
+  mask = (np.arange(len(y)) < size).astype(np.float32)
+  return client_data.build(x, y)._replace(mask=tf.constant(mask))
 
 
 def _objective(weight):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import index_hash, toys
-from tff_algos.core import algorithm, errors, seeds
+from tests.testing import client_data, index_hash, toys
+from tff_algos.core import errors, seeds
 from tff_algos.numerics import optimizers
 from tff_algos.stages.client import local_training, objectives
 
@@ -18,19 +18,8 @@ _ADAM = optimizers.OptimizerConfig('adam', 0.05)
 _SGD = optimizers.OptimizerConfig('sgd', 0.05)
 
 
-def _examples(size, seed=0):
-  generator = np.random.default_rng(seed)
-  x = generator.normal(size=(size, 3)).astype(np.float32)
-  y = x @ [1, -2, 0.5] + generator.normal(size=size)
-  return x, y.astype(np.float32)
-
-
 def _padded(x, y, capacity, filling=0.0):
-  padding = capacity - len(y)
-  mask = np.repeat([1.0, 0.0], [len(y), padding]).astype(np.float32)
-  x = np.concatenate([x, np.full((padding, 3), filling, np.float32)])
-  y = np.concatenate([y, np.full(padding, filling, np.float32)])
-  return algorithm.ClientData(*map(tf.constant, (x, y, mask)))
+  return client_data.build(x, y, capacity, filling)
 
 
 def _config(batch_size=4, num_local_epochs=3, optimizer=_ADAM):
@@ -73,7 +62,7 @@ def _numpy_sgd(x, y, config, start=_START, seed=_SEED):
 @pytest.mark.parametrize('batch_size', [1, 4, 32])
 def test_training_agrees_with_numpy_step_by_step(size, batch_size):
   """Also that a short last batch is divided by its own size."""
-  x, y = _examples(size)
+  x, y = client_data.regression(size)
   config = _config(batch_size, optimizer=_SGD)
   weights, loss = _train(_padded(x, y, size), config)
   expected, losses = _numpy_sgd(x, y, config)
@@ -86,7 +75,7 @@ def test_training_agrees_with_numpy_step_by_step(size, batch_size):
 @pytest.mark.parametrize('size', [1, 3, 4, 10])
 def test_counted_steps_agree_with_numpy_step_by_step(size, num_steps):
   """Of 4 examples each; an epoch of 10 has a short third, of 3 a single one."""
-  x, y = _examples(size)
+  x, y = client_data.regression(size)
   config = _steps(num_steps, optimizer=_SGD)
   batches = [
     order[begin : begin + 4]
@@ -107,7 +96,7 @@ def test_counted_steps_agree_with_numpy_step_by_step(size, num_steps):
 
 def test_whole_epochs_of_steps_are_epochs():
   """9 examples in 3 batches, 2 epochs, also in what is drawn for each."""
-  data = _padded(*_examples(9), 9)
+  data = _padded(*client_data.regression(9), 9)
   by_steps, _ = _train(data, _steps(6))
   by_epochs, _ = _train(data, _config(num_local_epochs=2))
   np.testing.assert_array_equal(by_steps, by_epochs)
@@ -126,7 +115,7 @@ def test_weight_decay_is_a_term_of_the_objective(optimizer, is_pulled):
     value, losses = objective(weights, batch)
     return value + 0.15 * tf.reduce_sum(weights['kernel'] ** 2), losses
 
-  data = _padded(*_examples(7), 9)
+  data = _padded(*client_data.regression(7), 9)
   expected, _ = _train(data, _config(optimizer=optimizer), objective=written)
   decayed = dataclasses.replace(_config(optimizer=optimizer), weight_decay=0.3)
   found, _ = _train(data, decayed, objective=objective)
@@ -145,7 +134,7 @@ def test_exact_solutions_know_no_weight_decay():
 @pytest.mark.parametrize('optimizer', [_SGD, _ADAM], ids=['sgd', 'adam'])
 @pytest.mark.parametrize('size', [1, 4, 7])
 def test_capacity_changes_no_bit(size, optimizer):
-  x, y = _examples(size)
+  x, y = client_data.regression(size)
   config = _config(optimizer=optimizer)
   tight, tight_loss = _train(_padded(x, y, size), config)
   for capacity in (size + 1, 8, 13, 64):
@@ -157,7 +146,7 @@ def test_capacity_changes_no_bit(size, optimizer):
 
 @pytest.mark.parametrize('filling', [np.nan, np.inf, 1e30])
 def test_what_lies_in_the_padding_does_no_harm(filling):
-  x, y = _examples(5)
+  x, y = client_data.regression(5)
   expected, expected_loss = _train(_padded(x, y, 5), _config())
   weights, loss = _train(_padded(x, y, 16, filling), _config())
   np.testing.assert_array_equal(weights, expected)
@@ -167,21 +156,21 @@ def test_what_lies_in_the_padding_does_no_harm(filling):
 @pytest.mark.parametrize('num_steps', [0, 3])
 @pytest.mark.parametrize('capacity', [0, 1, 8])
 def test_a_client_without_examples_gets_its_start_back(capacity, num_steps):
-  x, y = _examples(0)
+  x, y = client_data.regression(0)
   weights, loss = _train(_padded(x, y, capacity), _steps(num_steps))
   np.testing.assert_array_equal(weights, _START)
   assert float(loss.weight) == float(loss.total) == 0
 
 
 def test_nan_in_a_real_example_is_not_hidden():
-  x, y = _examples(5)
+  x, y = client_data.regression(5)
   x[2, 0] = np.nan
   weights, _ = _train(_padded(x, y, 8), _config())
   assert np.isnan(weights).all()
 
 
 def test_a_graph_trains_like_eager_mode():
-  x, y = _examples(7)
+  x, y = client_data.regression(7)
   eager, _ = _train(_padded(x, y, 8), _config())
 
   def train(data):
@@ -199,7 +188,7 @@ def test_a_graph_trains_like_eager_mode():
 
 
 def test_another_seed_takes_another_order_and_another_path():
-  x, y = _examples(9)
+  x, y = client_data.regression(9)
   first, _ = _train(_padded(x, y, 9), _config())
   other, _ = _train(
     _padded(x, y, 9), _config(), seed=seeds.derive_seed(2, 'train', 1, 'c0')
@@ -210,14 +199,14 @@ def test_another_seed_takes_another_order_and_another_path():
 @pytest.mark.parametrize('size', [3, 4])
 def test_adams_first_step_is_as_long_as_the_learning_rate(size):
   """One step a round: |w - start| is the learning rate in every coordinate."""
-  x, y = _examples(size)
+  x, y = client_data.regression(size)
   weights, _ = _train(_padded(x, y, 16), _config(num_local_epochs=1))
   np.testing.assert_allclose(np.abs(weights - _START), 0.05, rtol=1e-3)
 
 
 def test_padding_steps_do_not_advance_adams_bias_correction():
   """Epochs are parted by padding steps here, and in a tight capacity not."""
-  x, y = _examples(2)
+  x, y = client_data.regression(2)
   config = _config(batch_size=2, num_local_epochs=5)
   tight, _ = _train(_padded(x, y, 2), config)
   loose, _ = _train(_padded(x, y, 16), config)
@@ -226,7 +215,7 @@ def test_padding_steps_do_not_advance_adams_bias_correction():
 
 def test_solvers_meet_at_the_exact_solution_of_a_proximal_problem():
   """SGD and Adam run long against the normal equations (FedSoft, Eq. 4)."""
-  x, y = _examples(8)
+  x, y = client_data.regression(8)
   center, weight = np.array([[0.5], [0.5], [-1]], np.float32), 0.7
   objective = objectives.ProximalLoss(
     objectives.mean_loss(_MODEL, 0.5), {'kernel': tf.constant(center)}, weight
@@ -297,7 +286,7 @@ def test_distance_per_gradient_counts_the_real_steps():
   """Of 9 rows 3 batches of 4 an epoch, of none none; rate 0.05, 3 epochs."""
   config = _config(optimizer=_SGD)
   for size, expected in ((9, 0.45), (8, 0.3), (0, 0)):
-    data = _padded(*_examples(size), 20)
+    data = _padded(*client_data.regression(size), 20)
     distance = local_training.distance_per_gradient(data.mask, config)
     np.testing.assert_allclose(distance, expected, rtol=1e-6)
     distance = local_training.distance_per_gradient(data.mask, _steps(7, _SGD))
@@ -308,7 +297,8 @@ def test_distance_per_gradient_counts_the_real_steps():
 @pytest.mark.parametrize('num_steps', [0, 5])
 def test_a_constant_gradient_moves_by_its_distance(num_steps, momentum):
   optimizer = dataclasses.replace(_SGD, momentum=momentum)
-  config, data = _steps(num_steps, optimizer), _padded(*_examples(9), 20)
+  config = _steps(num_steps, optimizer)
+  data = _padded(*client_data.regression(9), 20)
   slope = np.array([[1.0], [-2], [0.5]], np.float32)
 
   def objective(weights, batch):
@@ -334,7 +324,7 @@ def test_plain_sgd_is_checked_by_name():
 
 def test_a_kept_optimizer_goes_on():
   """Two rounds of one full batch are one of two, if the weights stay."""
-  data = _padded(*_examples(7), 9)
+  data = _padded(*client_data.regression(7), 9)
   weights = {'kernel': tf.constant(_START[:, np.newaxis])}
   kept = dataclasses.replace(_config(9, 1), keeps_optimizer_state=True)
   slots = local_training.initial_slots(weights, kept)
@@ -359,5 +349,5 @@ def test_a_kept_optimizer_goes_on():
 def test_where_nothing_is_kept_it_is_refused():
   kept = dataclasses.replace(_config(), keeps_optimizer_state=True)
   with pytest.raises(errors.ConfigError, match='keeps_optimizer_state is True'):
-    _train(_padded(*_examples(7), 7), kept)
+    _train(_padded(*client_data.regression(7), 7), kept)
   assert local_training.initial_slots(None, _config()) == ()

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import index_hash, points
-from tff_algos.core import algorithm, errors, seeds
+from tests.testing import client_data, index_hash, points
+from tff_algos.core import errors, seeds
 from tff_algos.stages.client import moreau_envelope, objectives
 
 _A, _LAMBDA, _ETA = 2.0, 15.0, 0.005
@@ -29,27 +29,19 @@ _W = np.array([3.0, -1.0])
 _X = np.random.default_rng(0).normal(size=(6, 2))
 
 
-def _data(x, capacity=None):
-  padding = (capacity or len(x)) - len(x)
-  x = np.concatenate([x, np.full((padding, 2), np.nan if len(x) else 0.0)])
-  mask = np.arange(len(x)) < len(x) - padding
-  return algorithm.ClientData(
-    *(tf.constant(a, tf.float32) for a in (x, np.zeros(len(x)), mask))
-  )
-
-
 def _point(values):
   return {'point': tf.constant(values, tf.float32)}
 
 
-def _work(
-  x=_X, w=_W, state=None, objective=_OBJECTIVE, capacity=None, **options
-):
+def _work(x=_X, w=_W, state=None, objective=_OBJECTIVE, capacity=0, **options):
   """Returns w, theta, the state after, and the metrics."""
   config = moreau_envelope.MoreauEnvelopeConfig(**options)
   state = state or moreau_envelope.initial_state(points.model(2), config)
+  data = client_data.build(
+    x, np.zeros(len(x)), capacity, np.nan if len(x) else 0.0
+  )
   models, state, metrics = moreau_envelope.work(
-    objective, _point(w), state, _data(x, capacity), tf.constant(_SEED), config
+    objective, _point(w), state, data, tf.constant(_SEED), config
   )
   local, personalized = (one['point'].numpy() for one in models)
   return local, personalized, state, metrics

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import points, toys
+from tests.testing import client_data, points, toys
 from tff_algos.core import algorithm
 from tff_algos.stages.clusters import assignment
 
@@ -105,9 +105,7 @@ def test_padding_is_not_counted_whatever_lies_in_it():
 def test_classes_are_assigned_by_cross_entropy():
   model = toys.mlp((4, 4, 1))
   examples = toys.image_clients(2).examples(1)
-  data = algorithm.ClientData(
-    tf.constant(examples.x), tf.constant(examples.y), tf.ones([7])
-  )
+  data = client_data.build(examples.x, examples.y)
   weights = [model.initialize(tf.constant([0, s])) for s in range(3)]
   stacked = tf.nest.map_structure(lambda *rows: tf.stack(rows), *weights)
   losses = assignment.cluster_losses(model, stacked, data)

@@ -47,17 +47,8 @@ def test_a_draw_is_the_models_own():
 
 
 # One local step goes the share `rate` of the way to the mean of the points.
-_POINTS = [
-  np.array([[-1, 1], [1, 1]]),
-  np.array([[0, -1]]),
-  np.array([[10, 1], [10, -1], [10, 0], [10, 0]]),
-  np.zeros((0, 2)),
-  np.array([[2, 0], [2, 0], [2, 0]]),
-  np.array([[0, 9], [0, 7]]),
-]
-_MEANS = np.array(
-  [points.mean(axis=0) if len(points) else [0, 0] for points in _POINTS]
-)
+_POINTS = [*points.five(10), np.array([[0, 9], [0, 7]])]
+_MEANS = np.nan_to_num(points.means(_POINTS))
 
 
 def _build(mode, rate=1.0, num_clusters=3, cohort_size=5, **options):
@@ -78,10 +69,9 @@ def _build(mode, rate=1.0, num_clusters=3, cohort_size=5, **options):
 def _run(algorithm, seed=0, num_rounds=1, source=None):
   """Returns the first and the last server state, and the outputs."""
   source = source or points.clients(_POINTS)
-  runtime = debug_runtime.DebugRuntime(algorithm, len(_POINTS))
   start = toys.initial_states(algorithm, source.population, seed)
   state, _, outputs = toys.run_rounds(
-    algorithm, runtime, source, num_rounds, seed, start
+    algorithm, source, num_rounds, seed, start
   )
   return start[0], state, outputs
 
@@ -212,8 +202,7 @@ def test_equal_chances_if_every_loss_is_zero():
   same = [np.ones((2, 2)), np.zeros((0, 2)), np.ones((1, 2)), np.ones((3, 2))]
   algorithm = _build('k-means++', cohort_size=3)
   source = points.clients(same)
-  with debug_runtime.DebugRuntime(algorithm, 4) as runtime:
-    state, _, _ = toys.run_rounds(algorithm, runtime, source, 1)
+  state, _, _ = toys.run_rounds(algorithm, source, 1)
   models = state.cluster_models['point']
   np.testing.assert_allclose(models, np.ones([3, 2]), rtol=1e-6)
 

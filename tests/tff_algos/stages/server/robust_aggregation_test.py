@@ -166,3 +166,12 @@ def test_a_population_is_checked_where_all_take_part():
   assert init(8, 3) == 8
   with pytest.raises(errors.ConfigError, match='the number of clients is 2'):
     init(8, 2)
+
+
+def test_number_of_clients_is_checked_inside_a_trace():
+  config = robust_aggregation.AggregationConfig(
+    rule='trimmed_mean', num_byzantine=1, trim_fraction=0.2
+  )
+  init = robust_aggregation.checked(config, lambda seed, num_clients: seed)
+  traced = tf.function(lambda seed: init(seed, 5), autograph=False)
+  traced.get_concrete_function(tf.TensorSpec([2], tf.int32))

@@ -59,11 +59,13 @@ class Verdict(NamedTuple):
     has_uploads: Whether its uploads were stored; otherwise their digests,
       distances and mean cannot be verified.
     faults: Descriptions of all violations; empty if the round is correct.
+    line_hash: SHA-256 of its line.
   """
 
   round_num: int
   has_uploads: bool
   faults: tuple[str, ...]
+  line_hash: str
 
 
 def verify(workdir: str | os.PathLike[str], rules: Rules) -> list[Verdict]:
@@ -87,7 +89,9 @@ def verify(workdir: str | os.PathLike[str], rules: Rules) -> list[Verdict]:
     except _MALFORMED as error:
       arrays = None
       faults.append(f'it cannot be read ({error!r})')
-    verdicts.append(Verdict(entry['round'], arrays is not None, (*faults,)))
+    verdicts.append(
+      Verdict(entry['round'], arrays is not None, (*faults,), line_hash)
+    )
     hash_before = line_hash
     if 'clients' in entry:
       before = entry
