@@ -9,7 +9,6 @@ import itertools
 import json
 import pathlib
 import resource
-import signal
 import sys
 import tempfile
 import time
@@ -28,22 +27,17 @@ _SMALL = 1000
 
 def main(arguments: Sequence[str] | None = None) -> int:
   """Runs the program; returns its exit status."""
-  options = _parse(arguments)
-  signal.signal(signal.SIGTERM, signal.default_int_handler)
+  return errors.exit_status(lambda: _run(_parse(arguments)))
+
+
+def _run(options: argparse.Namespace) -> None:
   rows: list[dict[str, Any]] = []
-  try:
-    with tempfile.TemporaryDirectory(prefix='bench_pipeline_') as folder:
-      for row in _measure(options, pathlib.Path(folder)):
-        print(json.dumps(row), flush=True)
-        rows.append(row)
-  except errors.BenchmarkError as error:
-    print(error, file=sys.stderr)
-    return 1
-  except KeyboardInterrupt:
-    return 130
+  with tempfile.TemporaryDirectory(prefix='bench_pipeline_') as folder:
+    for row in _measure(options, pathlib.Path(folder)):
+      print(json.dumps(row), flush=True)
+      rows.append(row)
   if options.out is not None:
     options.out.write_text(json.dumps(rows, indent=1) + '\n')
-  return 0
 
 
 def _measure(

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks import errors
+from benchmarks import errors, watched
 from benchmarks.contenders import registry
 
 _GRACE_SECONDS = 5.0
@@ -120,12 +120,11 @@ class ContenderProcess:
     The peaks of the processes are added, although they may be at different
     times.
     """
-    peak_kib = 0
+    peak = 0.0
     for process in self._tree():
       with contextlib.suppress(OSError):
-        status = pathlib.Path(f'/proc/{process.pid}/status').read_text()
-        peak_kib += int(status.split('VmHWM:')[1].split()[0])
-    return peak_kib / 1024
+        peak += watched.peak_mib(process.pid)
+    return peak
 
   def cpu_seconds(self) -> float:
     """Returns the CPU time used so far, with its children."""

@@ -8,7 +8,6 @@ import json
 import os
 import pathlib
 import platform
-import signal
 import sys
 from collections.abc import Collection, Sequence
 
@@ -21,10 +20,11 @@ from benchmarks.contenders import registry
 
 def main(arguments: Sequence[str] | None = None) -> int:
   """Runs the program; returns its exit status."""
-  options = _parse(arguments)
+  return errors.exit_status(lambda: _run(_parse(arguments)))
+
+
+def _run(options: argparse.Namespace) -> None:
   logging.set_verbosity(logging.INFO)
-  # Asked to end, it ends its contenders first, as on Ctrl-C.
-  signal.signal(signal.SIGTERM, signal.default_int_handler)
   rows: list[harness.Row] = []
   try:
     for name in options.cases:
@@ -37,17 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
       if options.out is not None and rows:
         options.out.write_text(json.dumps(rows, indent=1) + '\n')
   except errors.BenchmarkError as error:
-    print(f'{name}: {error}', file=sys.stderr)
-    return 1
-  except KeyboardInterrupt:
-    return 130
+    raise errors.BenchmarkError(f'{name}: {error}') from error
   finally:
     if rows:
       print(f'\n{_describe_run(rows)}\n\n{report.table(rows)}')
   if not rows:
-    print('none of the contenders takes part in the cases', file=sys.stderr)
-    return 1
-  return 0
+    raise errors.BenchmarkError(
+      'none of the contenders takes part in the cases'
+    )
 
 
 def _describe_run(rows: Sequence[harness.Row]) -> str:

@@ -10,7 +10,6 @@ import itertools
 import json
 import os
 import pathlib
-import signal
 import subprocess
 import sys
 import tempfile
@@ -36,25 +35,19 @@ _THREADS = 4
 _NUM_KNOWN = 100
 # Rows of a request that another process answers, each of a client of its own.
 _LARGE_ROWS = 2000
-_MIB = 2**20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
   """Runs the program; returns its exit status."""
-  options = _parse(arguments)
-  signal.signal(signal.SIGTERM, signal.default_int_handler)
-  try:
-    with tempfile.TemporaryDirectory(prefix='bench_serving_') as folder:
-      row = _measure(options, pathlib.Path(folder))
-  except errors.BenchmarkError as error:
-    print(error, file=sys.stderr)
-    return 1
-  except KeyboardInterrupt:
-    return 130
+  return errors.exit_status(lambda: _run(_parse(arguments)))
+
+
+def _run(options: argparse.Namespace) -> None:
+  with tempfile.TemporaryDirectory(prefix='bench_serving_') as folder:
+    row = _measure(options, pathlib.Path(folder))
   print(json.dumps(row))
   if options.out is not None:
     options.out.write_text(json.dumps(row, indent=1) + '\n')
-  return 0
 
 
 def _measure(
@@ -64,7 +57,7 @@ def _measure(
   (version,) = (folder / 'export' / 'personalized_models').glob('1')
   row = {
     'num_clients': options.clients,
-    'bundle_mib': _size(version),
+    'bundle_mib': watched.size_mib(version),
     **{f'export_{name}': value for name, value in exported.items()},
   }
   start = time.monotonic()
@@ -74,10 +67,10 @@ def _measure(
     _forget(states)
     server = clients_lib.Server(url, timeout_seconds=120)
     row |= _ask(server, options.clients, options.seconds)
-    row['server_peak_mib'] = _peak(process.pid)
+    row['server_peak_mib'] = watched.peak_mib(process.pid)
     _ask_much(server, options.clients)
     (large,) = psutil.Process(process.pid).children()
-    row['large_requests_peak_mib'] = _peak(large.pid)
+    row['large_requests_peak_mib'] = watched.peak_mib(large.pid)
   return row
 
 
@@ -287,19 +280,6 @@ def _forget(path: pathlib.Path) -> None:
   """Asks the system to forget what it has cached of a file."""
   with path.open('rb') as file:
     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def _peak(pid: int) -> float:
-  """Returns the largest resident size of a process so far, MiB."""
-  status = pathlib.Path(f'/proc/{pid}/status').read_text()
-  (line,) = (one for one in status.splitlines() if one.startswith('VmHWM'))
-  return int(line.split()[1]) / 1024
-
-
-def _size(folder: pathlib.Path) -> float:
-  """Returns the size of all files of a folder, MiB."""
-  files = (path for path in folder.rglob('*') if path.is_file())
-  return sum(path.stat().st_size for path in files) / _MIB
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""A function in a process of its own, and its peak of private memory."""
+"""A function in a process of its own; memory of processes, sizes of files."""
 
 import contextlib
 import json
@@ -78,6 +78,18 @@ print(json.dumps({module}.{function}(*sys.argv[1:])))
     'peak_memory_mib': round(peak[0] / _MIB),
     'machine_idle_percent': idle,
   }
+
+
+def peak_mib(pid: int) -> float:
+  """Returns the largest resident size of a process so far, MiB."""
+  status = pathlib.Path(f'/proc/{pid}/status').read_text()
+  return int(status.split('VmHWM:')[1].split()[0]) / 1024
+
+
+def size_mib(path: pathlib.Path) -> float:
+  """Returns the size of a file, or of all files of a folder, MiB."""
+  files = [path] if path.is_file() else path.rglob('*')
+  return sum(file.stat().st_size for file in files if file.is_file()) / _MIB
 
 
 def _sample_memory(pid: int, peak: list[int], done: threading.Event) -> None:

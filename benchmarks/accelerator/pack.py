@@ -55,7 +55,7 @@ _SOURCES = (
   *('benchmarks/contenders/__init__.py', 'benchmarks/contenders/jax_models.py'),
   *(
     f'benchmarks/accelerator/{name}.py'
-    for name in ('__init__', 'measure', 'networks', 'rounds')
+    for name in ('__init__', 'measure', 'rounds')
   ),
 )
 _MAIN = """\

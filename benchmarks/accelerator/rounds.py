@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks import workload as workload_lib
-from benchmarks.accelerator import networks
 from benchmarks.contenders import jax_models
 
 Weights = dict[str, jax.Array]
@@ -199,13 +198,22 @@ class _Work:
     return jax.lax.scan(step, weights, client.order, unroll=self.unroll)[0]
 
   def _loss(self, weights: Weights, x: jax.Array, y: jax.Array) -> jax.Array:
-    return _mean_loss(networks.logits(self.workload.model, weights, x), y)
+    return _mean_loss(self._logits(weights, x), y)
 
   def _outputs(self, stacked: Weights, x: jax.Array) -> jax.Array:
     """Returns the logits of several models, `[models, batch, num_classes]`."""
-    return jax.vmap(
-      lambda weights: networks.logits(self.workload.model, weights, x)
-    )(stacked)
+    return jax.vmap(self._logits, (0, None))(stacked, x)
+
+  def _logits(self, weights: Weights, x: jax.Array) -> jax.Array:
+    """Returns the logits; a kernel may be `atoms` and `coefficients`."""
+    kernels = {
+      name.replace('/atoms', '/kernel'): jnp.tensordot(
+        atoms, weights[name.replace('/atoms', '/coefficients')], 1
+      )
+      for name, atoms in weights.items()
+      if name.endswith('/atoms')
+    }
+    return jax_models.logits(self.workload.model, weights | kernels, x)
 
 
 def _mix(shares: jax.Array, weights: Weights) -> Weights:

@@ -1,22 +1,29 @@
-"""The networks of the workloads in JAX; for contenders that use it."""
+"""The networks of the workloads in JAX; for contenders and packed cases.
 
+Names of weights are those of `tff_algos.models`; so are strides and padding.
+Imports jax only, as it is packed.
+"""
+
+import functools
 from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
 
 Weights = Mapping[str, jax.Array]
-# (images, kernel) -> a convolution of the same height and width.
+# (images, kernel) -> a convolution.
 Convolve = Callable[[jax.Array, jax.Array], jax.Array]
 
 
-def convolve(x: jax.Array, kernel: jax.Array) -> jax.Array:
+def convolve(
+  x: jax.Array, kernel: jax.Array, padding: str = 'SAME'
+) -> jax.Array:
   """Returns XLA's convolution."""
   return jax.lax.conv_general_dilated(
     x,
     kernel,
     window_strides=(1, 1),
-    padding='SAME',
+    padding=padding,
     dimension_numbers=('NHWC', 'HWIO', 'NHWC'),
   )
 
@@ -42,19 +49,23 @@ def logits(
   """Returns the logits `[batch, num_classes]` of one model.
 
   Args:
-    model: `'linear'`, `'mlp'` or `'cnn'`.
+    model: `'linear'`, `'mlp'`, `'cnn'` or `'lenet'`.
     weights: name -> weights.
     x: float32 `[batch, height, width, channels]`.
-    convolve: How the CNN does it.
+    convolve: How the CNN does it; LeNet, which does not pad, by `padding`.
   """
   if model == 'linear':
     return _flat(x) @ weights['kernel'] + weights['bias']
-  if model == 'cnn':
-    for i in range(2):
-      x = convolve(x, weights[f'conv_{i}/kernel']) + weights[f'conv_{i}/bias']
-      x = pool(jax.nn.relu(x))
-  hidden = jax.nn.relu(_dense(weights, 0, _flat(x)))
-  return _dense(weights, 1, hidden)
+  if model == 'lenet':
+    convolve = functools.partial(convolve, padding='VALID')
+  for i in range(0 if model == 'mlp' else 2):
+    x = convolve(x, weights[f'conv_{i}/kernel']) + weights[f'conv_{i}/bias']
+    x = _pool(jax.nn.relu(x))
+  x = _flat(x)
+  last = 2 if model == 'lenet' else 1
+  for i in range(last):
+    x = jax.nn.relu(_dense(weights, i, x))
+  return _dense(weights, last, x)
 
 
 def example_losses(logits: jax.Array, y: jax.Array) -> jax.Array:
@@ -71,7 +82,7 @@ def _dense(weights: Weights, i: int, x: jax.Array) -> jax.Array:
   return x @ weights[f'dense_{i}/kernel'] + weights[f'dense_{i}/bias']
 
 
-def pool(x: jax.Array) -> jax.Array:
+def _pool(x: jax.Array) -> jax.Array:
   """Returns the maxima of windows of 2 x 2."""
   batch, height, width, channels = x.shape
   windows = x.reshape(batch, height // 2, 2, width // 2, 2, channels)

@@ -5,7 +5,6 @@ dataset. CPU seconds count all threads, without imports.
 """
 
 import contextlib
-import pathlib
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
+from benchmarks import watched
 from tff_algos.experiments import experiment, exporting, session
 
 _COHORT_SIZE = 20
@@ -45,7 +45,7 @@ def train(workdir: str, client_states: str) -> dict[str, float]:
     checkpoints = opened.checkpoints.states_folder.parent
     with _cpu_seconds(figures, 'save_all'):
       round_num = _give_states(opened, state)
-    figures['all_states_mib'] = _size(checkpoints)
+    figures['all_states_mib'] = watched.size_mib(checkpoints)
     seconds = []
     for _ in range(_WARM_UP_ROUNDS + _ROUNDS):
       round_num += 1
@@ -56,9 +56,9 @@ def train(workdir: str, client_states: str) -> dict[str, float]:
     figures['round_cpu_seconds'] = float(np.median(seconds[_WARM_UP_ROUNDS:]))
     with _cpu_seconds(figures, 'save'):
       opened.checkpoints.save(round_num, state, opened.store)
-    figures['save_mib'] = _size(checkpoints / f'round_{round_num:06d}') + _size(
-      opened.store.segment_path(round_num)
-    )
+    figures['save_mib'] = watched.size_mib(
+      checkpoints / f'round_{round_num:06d}'
+    ) + watched.size_mib(opened.store.segment_path(round_num))
   return figures
 
 
@@ -79,7 +79,7 @@ def export(workdir: str) -> dict[str, float]:
   figures: dict[str, float] = {}
   with _cpu_seconds(figures, 'export'):
     bundles = exporting.export(_config(), workdir)
-  figures['export_mib'] = sum(map(_size, bundles))
+  figures['export_mib'] = sum(map(watched.size_mib, bundles))
   return figures
 
 
@@ -137,9 +137,3 @@ def _private_memory() -> float:
   """Returns this process's private memory now, MiB."""
   memory = psutil.Process().memory_info()
   return (memory.rss - memory.shared) / _MIB
-
-
-def _size(path: pathlib.Path) -> float:
-  """Returns the size of a file, or of all files of a folder, MiB."""
-  files = [path] if path.is_file() else path.rglob('*')
-  return sum(file.stat().st_size for file in files if file.is_file()) / _MIB

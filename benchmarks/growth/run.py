@@ -7,7 +7,6 @@ import argparse
 import json
 import pathlib
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -49,23 +48,18 @@ _CLIENTS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
   """Runs the program; returns its exit status."""
-  options = _parse(arguments)
-  # Asked to end, it ends its points first, as on Ctrl-C.
-  signal.signal(signal.SIGTERM, signal.default_int_handler)
+  return errors.exit_status(lambda: _run(_parse(arguments)))
+
+
+def _run(options: argparse.Namespace) -> None:
   options.out.mkdir(parents=True, exist_ok=True)
   rows: list[dict[str, Any]] = []
-  try:
-    for num_clients in options.clients:
-      with tempfile.TemporaryDirectory(prefix='growth_') as folder:
-        rows.append(_measure(pathlib.Path(folder), num_clients))
-      print(json.dumps(rows[-1]), flush=True)
-      spelled = json.dumps(rows, indent=1)
-      (options.out / 'growth.json').write_text(spelled + '\n')
-  except errors.BenchmarkError as error:
-    print(error, file=sys.stderr)
-    return 1
-  except KeyboardInterrupt:
-    return 130
+  for num_clients in options.clients:
+    with tempfile.TemporaryDirectory(prefix='growth_') as folder:
+      rows.append(_measure(pathlib.Path(folder), num_clients))
+    print(json.dumps(rows[-1]), flush=True)
+    spelled = json.dumps(rows, indent=1)
+    (options.out / 'growth.json').write_text(spelled + '\n')
   of_examples = curves.collect(rows, _BUILD, 'examples')
   of_clients = curves.collect(rows, _CLIENTS, 'clients')
   print(f'\n{curves.table(of_examples)}\n\n{curves.table(of_clients)}')
@@ -73,7 +67,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for curve in (*of_examples, *of_clients):
       picture = style.to_png(curves.draw(curve))
       (options.out / curve.file_name).write_bytes(picture)
-  return 0
 
 
 def _measure(folder: pathlib.Path, num_clients: int) -> dict[str, Any]:
@@ -88,8 +81,7 @@ def _measure(folder: pathlib.Path, num_clients: int) -> dict[str, Any]:
       folder,
     )
   }
-  files = [file for file in dataset.rglob('*') if file.is_file()]
-  size = sum(file.stat().st_size for file in files)
+  dataset_mib = watched.size_mib(dataset)
   for client_states in ('memory', 'disk'):
     shutil.rmtree(folder / 'checkpoints', ignore_errors=True)
     figures[client_states] = watched.run(
@@ -100,7 +92,7 @@ def _measure(folder: pathlib.Path, num_clients: int) -> dict[str, Any]:
   return {
     'num_clients': num_clients,
     'num_examples': num_examples,
-    'dataset_mib': size / 2**20,
+    'dataset_mib': dataset_mib,
     **{
       f'{point}/{name}': value
       for point, named in figures.items()

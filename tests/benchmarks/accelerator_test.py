@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import pathlib
 import subprocess
 import sys
 import types
@@ -13,11 +12,10 @@ import tensorflow as tf
 
 from benchmarks import algorithms, workload
 from benchmarks.accelerator import cases, pack, report
-from tests.testing import accelerator
+from tests.testing import accelerator, programs
 from tff_algos.runtimes.pjrt import pjrt_config
 
 _PATIENCE_SECONDS = 600
-_ROOT = pathlib.Path(__file__).parents[2]
 
 
 def _measure(name, folder, *arguments):
@@ -76,10 +74,10 @@ def test_the_runtime_and_the_rounds_by_hand_agree(name, tmp_path):
 _BY_HAND = """
 import sys
 import numpy as np
-from benchmarks.accelerator import networks
+from benchmarks.contenders import jax_models
 given, found = sys.argv[1:]
 weights = dict(np.load(given))
-np.save(found, networks.logits('lenet', weights, weights.pop('x')))
+np.save(found, jax_models.logits('lenet', weights, weights.pop('x')))
 """
 
 
@@ -103,7 +101,7 @@ def test_lenet_by_hand_is_the_model(tmp_path):
       *(tmp_path / 'given.npz', tmp_path / 'found.npy'),
     ],
     check=True,
-    cwd=_ROOT,
+    cwd=programs.ROOT,
     timeout=_PATIENCE_SECONDS,
   )
   expected = built.apply(weights, x).numpy()

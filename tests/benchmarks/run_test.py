@@ -1,6 +1,5 @@
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -10,16 +9,15 @@ import pytest
 
 from benchmarks import cases, run
 from benchmarks.contenders import registry
-from tests.testing import patience
+from tests.testing import patience, programs
 
-_ROOT = pathlib.Path(__file__).parents[2]
 _PATIENCE_SECONDS = 180
 
 
 def _start(tmp_path, *arguments):
   return subprocess.Popen(
     [sys.executable, '-m', 'benchmarks.run', *arguments],
-    cwd=_ROOT,
+    cwd=programs.ROOT,
     env={**os.environ, 'TMPDIR': str(tmp_path), 'TF_CPP_MIN_LOG_LEVEL': '3'},
     stdout=subprocess.PIPE,
     text=True,
