@@ -24,13 +24,10 @@ def _main() -> None:
   config, workdir = command.define_experiment_flags()
 
   def main() -> None:
-    from tff_algos.algorithms.cmfl.audit import audit_log
     from tff_algos.experiments import auditing, experiment
 
     verdicts = auditing.verify(experiment.parse(config.value), workdir.value)
-    entries = audit_log.read(workdir.value)
-    last_hash = entries[-1][1] if entries else '(no line)'
-    print(auditing.summarize(verdicts, last_hash))
+    print(auditing.summarize(verdicts))
     logging.info('One row per round: %s/evaluation/audit.csv', workdir.value)
 
   command.run(main)

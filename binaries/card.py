@@ -18,9 +18,7 @@ def _main() -> None:
     'workdir', None, 'Folder of a run; its dataset is in <workdir>/dataset.'
   )
   flags.mark_flag_as_required('workdir')
-  beam_options = flags.DEFINE_string(
-    'beam_options', '', "Apache Beam's pipeline options, in one string."
-  )
+  beam_options = command.define_beam_options_flag()
   force = flags.DEFINE_boolean(
     'force', False, 'Whether to replace files that are up to date.'
   )

@@ -111,6 +111,16 @@ def define_round_flag(verb: str) -> flags.FlagHolder:
   )
 
 
+def define_beam_options_flag() -> flags.FlagHolder:
+  """Defines `--beam_options`, for `runner.split_flags`; returns its holder."""
+  return flags.DEFINE_string(
+    'beam_options',
+    '',
+    "Apache Beam's pipeline options, in one string, such as "
+    "'--direct_num_workers=4 --direct_running_mode=multi_processing'.",
+  )
+
+
 def run(
   function: Callable[[], object],
   *,

@@ -1,4 +1,4 @@
-"""Flags that binaries.compare and binaries.sweep share."""
+"""Flags of comparisons, and of the virtual clock, that programs share."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING

@@ -25,8 +25,7 @@ def _main() -> None:
   def main() -> None:
     from tff_algos.evaluation import round_time
     from tff_algos.experiments import evaluating, experiment
-    from tff_algos.experiments.tracking import runs as tracking
-    from tff_algos.reports.run import page, summary
+    from tff_algos.reports.run import summary
     from tff_algos.training import checkpoint
 
     read_clock = round_time.read_clock(clock.value)
@@ -36,8 +35,7 @@ def _main() -> None:
       workdir.value,
       checkpoint.parse_choice(round_choice.value),
     )
-    index = page.write_report(workdir.value, read_clock)
-    tracking.send_pictures(parsed, workdir.value)
+    index = evaluating.write_report(parsed, workdir.value, read_clock)
     print(summary.console_summary(workdir.value))
     logging.info('Report: %s', index)
 

@@ -30,9 +30,7 @@ def _main() -> None:
   )
   until = flags.DEFINE_enum('until', 'release', _STEPS, 'The last step to do.')
   round_choice = command.define_round_flag('release')
-  beam_options = flags.DEFINE_string(
-    'beam_options', '', "Apache Beam's pipeline options, in one string."
-  )
+  beam_options = command.define_beam_options_flag()
   keep_versions = flags.DEFINE_integer(
     'keep_versions',
     None,

@@ -73,12 +73,7 @@ def _write_card(workdir: str, beam_options: str, version: str) -> None:
 
 def _main() -> None:
   config, workdir = command.define_experiment_flags()
-  beam_options = flags.DEFINE_string(
-    'beam_options',
-    '',
-    "Apache Beam's pipeline options, in one string, such as "
-    "'--direct_num_workers=4 --direct_running_mode=multi_processing'.",
-  )
+  beam_options = command.define_beam_options_flag()
   as_of = flags.DEFINE_string(
     'as_of',
     None,

@@ -67,9 +67,7 @@ _PICK_SPLIT = flags.DEFINE_string(
   _DEFAULTS.pick_split,
   'Split whose labels --otherwise=pick uses.',
 )
-_BEAM_OPTIONS = flags.DEFINE_string(
-  'beam_options', '', "Apache Beam's pipeline options, in one string."
-)
+_BEAM_OPTIONS = command.define_beam_options_flag()
 
 
 def score() -> None:

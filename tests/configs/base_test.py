@@ -2,7 +2,6 @@
 
 import dataclasses
 import importlib.util
-import pathlib
 import types
 import typing
 from collections.abc import Mapping
@@ -14,17 +13,17 @@ from ml_collections import config_flags
 from configs import base
 from pipelines.partitions import registry as laws
 from pipelines.sources import registry as sources
+from tests.testing import programs
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.experiments import config_values, experiment
 from tff_algos.models import registry as models
 
-_ROOT = pathlib.Path(__file__).parents[2]
 # Those of own data lack the place of the data: `configs_test.py`.
 _FILES = sorted(
   path
-  for path in (_ROOT / 'configs').glob('*/*.py')
+  for path in (programs.ROOT / 'configs').glob('*/*.py')
   if path.parent.name != 'own'
 )
 # Of each type, a text behind a flag, and what the option then is.
@@ -166,7 +165,7 @@ def test_what_has_no_default_must_be_set():
     config_values.assign(values, key, value, '')
 
 
-_LETTERS = f'--config={_ROOT}/configs/cmfl/femnist.py:similar'
+_LETTERS = f'--config={programs.ROOT}/configs/cmfl/femnist.py:similar'
 
 
 @pytest.mark.parametrize(

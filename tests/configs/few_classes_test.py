@@ -1,15 +1,15 @@
 """Units are dropped in the wide LeNet, in all trainings of it, and nowhere else."""
 
 import importlib
-import pathlib
 
 import pytest
 
 from configs import few_classes
+from tests.testing import programs
 
-_ROOT = pathlib.Path(__file__).parents[2]
 _ALGORITHMS = sorted(
-  path.parent.name for path in _ROOT.glob('configs/*/personal_models.py')
+  path.parent.name
+  for path in programs.ROOT.glob('configs/*/personal_models.py')
 )
 
 

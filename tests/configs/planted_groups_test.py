@@ -17,10 +17,9 @@ from configs.ppfl import planted_groups as ppfl_groups
 from pipelines import options
 from pipelines.partitions import division, groups
 from pipelines.sources import registry as sources
-from tests.testing import raw_sources
+from tests.testing import raw_sources, toys
 from tff_algos.algorithms.ppfl import mixing
 from tff_algos.core import config as config_lib
-from tff_algos.models import registry as models
 from tff_algos.numerics import trees
 
 _METHODS = {
@@ -37,13 +36,7 @@ _POSTS = {'input_dtype': tf.int32, 'label_shape': (20,)}
 
 
 def _build_model(config, input_shape, num_outputs, **labels):
-  return models.build_model(
-    models.parse_config(config.model.to_dict()),
-    task='classification',
-    input_shape=input_shape,
-    num_outputs=num_outputs,
-    **labels,
-  )
+  return toys.build(config.model.to_dict(), input_shape, num_outputs, **labels)
 
 
 def _num_parameters(*arguments, **labels):

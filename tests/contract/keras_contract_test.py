@@ -59,7 +59,7 @@ def _build(name, build_fn, shape):
 def _run(algorithm, runtime, shape):
   with runtime:
     source = toys.image_clients(_NUM_CLIENTS, shape)
-    return toys.run_rounds(algorithm, runtime, source, 2)
+    return toys.run_rounds(algorithm, source, 2, runtime=runtime)
 
 
 @pytest.mark.verify

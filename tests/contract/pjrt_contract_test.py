@@ -7,8 +7,6 @@ import tensorflow as tf
 from tests.testing import accelerator, contract, toys
 from tff_algos.algorithms import registry
 from tff_algos.core import errors
-from tff_algos.core import model as model_lib
-from tff_algos.models import registry as models
 from tff_algos.runtimes.pjrt import pjrt_config, pjrt_runtime
 
 pytestmark = [pytest.mark.verify, accelerator.needed]
@@ -46,11 +44,10 @@ def _first_words():
 
 def _model(section, source):
   x = source.examples(0).x
-  return models.build_model(
-    models.parse_config(section),
-    task=model_lib.CLASSIFICATION,
-    input_shape=x.shape[1:],
-    num_outputs=6,
+  return toys.build(
+    section,
+    x.shape[1:],
+    6,
     input_dtype=tf.as_dtype(x.dtype),
     vocabulary=('a', 'b', 'c', 'd'),
     special_ids={'padding': 0, 'unknown': 5},
@@ -91,10 +88,10 @@ def _assert_agrees(model, source, form):
   section['local_training'] = {'num_local_steps': 1, 'batch_size': 4}
   algorithm = registry.build_algorithm(registry.parse_config(section), model)
   with toys.graph_runtime(algorithm, 3) as runtime:
-    expected = toys.run_rounds(algorithm, runtime, source, 1)
+    expected = toys.run_rounds(algorithm, source, 1, runtime=runtime)
   contract.assert_valid(expected)
   with _pjrt(algorithm, (), form=form) as runtime:
-    found = toys.run_rounds(algorithm, runtime, source, 1)
+    found = toys.run_rounds(algorithm, source, 1, runtime=runtime)
   tf.nest.map_structure(
     lambda one, other: np.testing.assert_allclose(one, other, 1e-5, 3e-5),
     found[0],
@@ -114,7 +111,7 @@ def test_a_fused_lstm_is_refused_with_what_to_set():
     _pjrt(algorithm) as runtime,
     pytest.raises(errors.ConfigError, match='BlockLSTM'),
   ):
-    toys.run_rounds(algorithm, runtime, source, 1)
+    toys.run_rounds(algorithm, source, 1, runtime=runtime)
 
 
 @pytest.mark.parametrize(
@@ -129,18 +126,13 @@ def test_bfloat16_rounds_as_much_as_on_the_vectorized_runtime(section, form):
   """XLA rounds elsewhere, so the errors are compared, not the weights."""
 
   def end(compute_dtype, build):
-    model = models.build_model(
-      models.parse_config({**section, 'compute_dtype': compute_dtype}),
-      task=model_lib.CLASSIFICATION,
-      input_shape=(4, 4, 1),
-      num_outputs=3,
-    )
+    model = toys.build({**section, 'compute_dtype': compute_dtype}, (4, 4, 1))
     algorithm = registry.build_algorithm(
       registry.parse_config(contract.section('fed_avg', 'mlp')), model
     )
     with build(algorithm, len(contract.SIZES)) as runtime:
       source = contract.build_source()
-      state, *_ = toys.run_rounds(algorithm, runtime, source, 2)
+      state, *_ = toys.run_rounds(algorithm, source, 2, runtime=runtime)
     leaves = tf.nest.flatten(state.model_weights)
     return tf.concat([tf.reshape(leaf, [-1]) for leaf in leaves], 0)
 

@@ -97,23 +97,18 @@ def _attack(algorithm, name, is_attacker=_IS_ATTACKER):
 
 
 def _run(algorithm, runtime):
-  return toys.run_rounds(algorithm, runtime, contract.build_source(), 2)
+  return toys.run_rounds(algorithm, contract.build_source(), 2, runtime=runtime)
 
 
 # One batch a client and epoch.
 _SOURCE = contract.build_source((3, 0, 1, 4, 2))
 
 
-def _first_round(algorithm):
-  runtime = debug_runtime.DebugRuntime(algorithm, 5)
-  return toys.run_rounds(algorithm, runtime, _SOURCE, 1)
-
-
 @functools.cache
 def _plain(name):
   """Returns an algorithm without attack and rule, and its first round."""
   algorithm = _build(name)
-  return algorithm, _first_round(algorithm)
+  return algorithm, toys.run_rounds(algorithm, _SOURCE, 1)
 
 
 @pytest.mark.slow
@@ -138,14 +133,14 @@ def test_every_algorithm_says_what_is_uploaded(name):
   nobody, everybody = np.zeros(5, bool), np.ones(5, bool)
   for attack in ('sign_flip', 'ipm'):
     algorithm = _attack(plain, attack, nobody)
-    found = _first_round(algorithm)
+    found = toys.run_rounds(algorithm, _SOURCE, 1)
     if attack == 'sign_flip':
       np.testing.assert_equal(found[:2], expected[:2])
     else:
       for one, other in zip(found[:2], expected[:2], strict=True):
         contract.assert_all_close(one, other)
   algorithm = _attack(plain, 'sign_flip', everybody)
-  found = _first_round(algorithm)
+  found = toys.run_rounds(algorithm, _SOURCE, 1)
   gap = np.abs(
     np.ravel(plain.cluster_weights(found[0])['dense_0/kernel'])
     - np.ravel(plain.cluster_weights(expected[0])['dense_0/kernel'])
@@ -164,7 +159,9 @@ def test_an_algorithm_with_one_mean_takes_a_rule(name):
     for one in (radius, 1e6)
   )
   before = toys.initial_states(robust, _SOURCE.population)[0]
-  after, unclipped = (_first_round(one)[0] for one in (robust, loose))
+  after, unclipped = (
+    toys.run_rounds(one, _SOURCE, 1)[0] for one in (robust, loose)
+  )
   plain = _plain(name)[1][0]
   contract.assert_all_close(
     robust.cluster_weights(unclipped), robust.cluster_weights(plain)

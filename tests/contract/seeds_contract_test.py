@@ -20,6 +20,7 @@ from tests.testing import (
   streams,
   surveys,
   tiny_convolution,
+  toys,
 )
 from tff_algos.adversaries import attacks
 from tff_algos.algorithms import registry
@@ -136,7 +137,7 @@ def _build(case):
   name, parsed = registry.parse_config({**section, **options})
   built = registry.ALGORITHMS[name].build(_model(), parsed)
   privacy = mechanism.PrivacyConfig(noise_multiplier=float(is_private))
-  facts = private_algorithm.Facts(num_clients=4, num_rounds=_NUM_ROUNDS)
+  facts = private_algorithm.Facts(4, _NUM_ROUNDS, '')
   return private_algorithm.make_private(built, privacy, facts)
 
 
@@ -260,9 +261,7 @@ def _build_model(section):
   is_regression = section['name'] == 'linear_regression'
   task = 'regression' if is_regression else 'classification'
   num_outputs = 1 if is_regression else 3
-  return models.build_model(
-    models.parse_config(section), task=task, num_outputs=num_outputs, **inputs
-  )
+  return toys.build(section, num_outputs=num_outputs, task=task, **inputs)
 
 
 @pytest.mark.parametrize('case', _MODELS)

@@ -60,7 +60,7 @@ def _run(algorithm, runtime):
   shape = algorithm.cluster_model.input_shape
   with runtime:
     source = toys.image_clients(_NUM_CLIENTS, shape)
-    return toys.run_rounds(algorithm, runtime, source, 2)
+    return toys.run_rounds(algorithm, source, 2, runtime=runtime)
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,13 @@
 """`docs/consensus.md`: its example works, and its table is what holds."""
 
-import pathlib
 import re
 
 import numpy as np
 
+from tests.testing import programs
 from tff_algos.algorithms.cmfl.consensus import behaviours, quorum
 
-_TEXT = (
-  pathlib.Path(__file__).parents[2].joinpath('docs/consensus.md').read_text()
-)
+_TEXT = (programs.ROOT / 'docs' / 'consensus.md').read_text()
 
 
 def test_example_works():

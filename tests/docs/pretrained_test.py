@@ -1,6 +1,5 @@
 """`docs/pretrained.md`: its programs make files from which networks start."""
 
-import pathlib
 import re
 import sys
 import types
@@ -9,13 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import exportable
+from tests.testing import exportable, programs, toys
 from tff_algos.export import cluster_models
-from tff_algos.models import registry
 
-_TEXT = (
-  pathlib.Path(__file__).parents[2].joinpath('docs/pretrained.md').read_text()
-)
+_TEXT = (programs.ROOT / 'docs' / 'pretrained.md').read_text()
 _RUN, _MOBILENET, _RESNET = re.findall(r'```python\n(.*?)```', _TEXT, re.DOTALL)
 
 
@@ -63,16 +59,13 @@ def test_keras_mobilenet_keeps_what_it_computes(monkeypatch):
 
   monkeypatch.setattr(tf.keras.applications, 'MobileNetV2', random_network)
   exec(compile(_MOBILENET, 'docs/pretrained.md', 'exec'), {})
-  model = registry.build_model(
-    registry.parse_config(
-      {
-        **{'name': 'mobilenet_v2', 'normalization': 'affine'},
-        'pretrained': {'file': 'mobilenet.npz', 'fresh': ('head',)},
-      }
-    ),
-    task='classification',
-    input_shape=(32, 32, 3),
-    num_outputs=10,
+  model = toys.build(
+    {
+      **{'name': 'mobilenet_v2', 'normalization': 'affine'},
+      'pretrained': {'file': 'mobilenet.npz', 'fresh': ('head',)},
+    },
+    (32, 32, 3),
+    10,
   )
   weights = model.initialize((1, 2))
   x = tf.random.stateless_uniform([4, 32, 32, 3], (3, 4), -1, 1)
@@ -152,16 +145,13 @@ def test_pytorchs_resnet_keeps_what_it_computes(monkeypatch):
     types.SimpleNamespace(load=lambda path, map_location: state),
   )
   exec(compile(_RESNET, 'docs/pretrained.md', 'exec'), {})
-  model = registry.build_model(
-    registry.parse_config(
-      {
-        **{'name': 'resnet18', 'stem': 'large', 'normalization': 'affine'},
-        'pretrained': {'file': 'resnet18.npz', 'fresh': ('head',)},
-      }
-    ),
-    task='classification',
-    input_shape=(64, 48, 3),
-    num_outputs=10,
+  model = toys.build(
+    {
+      **{'name': 'resnet18', 'stem': 'large', 'normalization': 'affine'},
+      'pretrained': {'file': 'resnet18.npz', 'fresh': ('head',)},
+    },
+    (64, 48, 3),
+    10,
   )
   weights = model.initialize((1, 2))
   x = generator.normal(size=(2, 64, 48, 3))

@@ -1,7 +1,6 @@
 """`docs/sources.md`: its tables are complete, and its example works."""
 
 import dataclasses
-import pathlib
 import re
 import sys
 import types
@@ -11,13 +10,11 @@ import pytest
 
 from pipelines import build_dataset
 from pipelines.sources import client_database, registry, table
-from tests.testing import raw_data
+from tests.testing import programs, raw_data
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 
-_TEXT = (
-  pathlib.Path(__file__).parents[2].joinpath('docs/sources.md').read_text()
-)
+_TEXT = (programs.ROOT / 'docs' / 'sources.md').read_text()
 # Options that a row names by these words, in place of one by one.
 _SHARED = {
   'those of databases': client_database.Options,

@@ -10,13 +10,13 @@ import pytest
 import tensorflow as tf
 
 from pipelines import build_dataset, options
+from tests.testing import toys
 from tff_algos.algorithms import fed_em, ifca
 from tff_algos.algorithms.pfedkm import pfedkm
 from tff_algos.core import config as config_lib
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 from tff_algos.evaluation import evaluator
-from tff_algos.models import registry as models
 from tff_algos.runtimes import client_sources, debug_runtime
 from tff_algos.stages.client import moreau_envelope
 from tff_algos.training import loop
@@ -75,18 +75,9 @@ def _mse(dataset, weights_of):
   return np.concatenate(squares).mean()
 
 
-def _model():
-  return models.build_model(
-    models.parse_config({'name': 'linear_regression', 'use_bias': False}),
-    task='regression',
-    input_shape=(3,),
-    num_outputs=1,
-  )
-
-
 def test_fed_em_is_scored_by_its_mixture_and_by_its_largest_component(dataset):
   memberships = np.array([[0.7, 0.3], [0.2, 0.8], [0.9, 0.1], [0.4, 0.6]])
-  algorithm = fed_em.build_fed_em(_model(), fed_em.FedEmConfig())
+  algorithm = fed_em.build_fed_em(toys.linear(3), fed_em.FedEmConfig())
   states = fed_em.ClientState(memberships.astype(np.float32))
   metrics = _evaluate(dataset, algorithm, states).metrics
   mixture = _mse(dataset, lambda i: memberships[i] @ _CLUSTERS)
@@ -105,7 +96,7 @@ def test_ifca_is_scored_by_its_choice_and_undecided_clients_are_counted(
   dataset,
 ):
   memberships = np.array([[0, 1], [1, 0], [0, 0], [0, 1]])
-  algorithm = ifca.build_ifca(_model(), ifca.IfcaConfig())
+  algorithm = ifca.build_ifca(toys.linear(3), ifca.IfcaConfig())
   states = ifca.ClientState(memberships.astype(np.float32))
   metrics = _evaluate(dataset, algorithm, states).metrics
   chosen = _mse(dataset, lambda i: _CLUSTERS[memberships[i].argmax()])
@@ -129,7 +120,7 @@ def test_pfedkm_is_scored_by_theta_and_if_it_is_kept_by_the_upload(
   has_both = kept == 'both'
   found = _evaluate(
     dataset,
-    pfedkm.build_pfedkm(_model(), config),
+    pfedkm.build_pfedkm(toys.linear(3), config),
     moreau_envelope.ClientState(
       {'kernel': own[..., np.newaxis]},
       np.array([1, 3, 0, 1], np.int32),

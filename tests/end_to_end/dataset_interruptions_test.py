@@ -1,7 +1,6 @@
 """Ctrl-C and kill -9 in the middle of a build, on real processes."""
 
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -12,10 +11,9 @@ import psutil
 import pytest
 
 from pipelines import build_dataset
-from tests.testing import patience, raw_data
+from tests.testing import patience, programs, raw_data
 from tff_algos.data import dataset as dataset_lib
 
-_ROOT = pathlib.Path(__file__).parents[2]
 _TWO_PROCESSES = (
   '--direct_num_workers=2',
   '--direct_running_mode=multi_processing',
@@ -41,7 +39,7 @@ def _start_and_signal(dataset, temp, number, flags):
   """Starts a long build, sends it a signal in the middle; returns its end."""
   process = subprocess.Popen(
     [sys.executable, '-c', _BUILD_FOR_LONG, str(dataset), *flags],
-    cwd=_ROOT,
+    cwd=programs.ROOT,
     env=dict(os.environ, TMPDIR=str(temp)),
     stdout=subprocess.DEVNULL,
     start_new_session=True,

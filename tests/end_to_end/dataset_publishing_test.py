@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
@@ -15,11 +14,9 @@ import pytest
 from pipelines import build_dataset
 from pipelines.publishing import staging as staging_lib
 from pipelines.publishing import versions
-from tests.testing import raw_data
+from tests.testing import programs, raw_data
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
-
-_ROOT = pathlib.Path(__file__).parents[2]
 
 
 @pytest.mark.slow
@@ -99,7 +96,7 @@ def test_real_disk_that_fills_up(tmp_path):
       *('unshare', '-rm', 'sh', '-c', mount),
       *(sys.executable, str(tmp_path), _ON_A_SMALL_DISK),
     ],
-    cwd=_ROOT,
+    cwd=programs.ROOT,
     capture_output=True,
     text=True,
     timeout=120,

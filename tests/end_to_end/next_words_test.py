@@ -141,7 +141,7 @@ def test_all_runtimes_train_to_the_same_weights(trained):
         runtimes.RuntimeConfig(name), opened.algorithm, 3
       ) as runtime:
         ends[name] = contract.toys.run_rounds(
-          opened.algorithm, runtime, opened.source, 1
+          opened.algorithm, opened.source, 1, runtime=runtime
         )[0]
   for name in ('vectorized', 'tff'):
     tf.nest.map_structure(

@@ -8,7 +8,6 @@ from tff_algos.algorithms import registry as algorithms
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 from tff_algos.evaluation import evaluator, recovery
-from tff_algos.models import registry as models
 from tff_algos.runtimes import client_sources
 from tff_algos.training import loop
 
@@ -26,12 +25,7 @@ _CONFIG = {
 
 def test_a_planted_cluster_is_a_mixture_of_one_kind(tmp_path):
   build_dataset.build(raw_data.digits_config(**_CONFIG), tmp_path)
-  model = models.build_model(
-    models.parse_config({'name': 'logistic_regression'}),
-    task='classification',
-    input_shape=(8, 8, 1),
-    num_outputs=10,
-  )
+  model = toys.build({'name': 'logistic_regression'}, (8, 8, 1), 10)
   algorithm = algorithms.build_algorithm(
     algorithms.parse_config({'name': 'fed_soft', 'num_clusters': 3}), model
   )

@@ -122,7 +122,9 @@ def _build(name, **options):
 
 def _run(algorithm, runtime):
   with runtime:
-    return toys.run_rounds(algorithm, runtime, toys.image_clients(5, (6,)), 2)
+    return toys.run_rounds(
+      algorithm, toys.image_clients(5, (6,)), 2, runtime=runtime
+    )
 
 
 @pytest.mark.verify

@@ -323,10 +323,10 @@ class Case:
   def run(self, runtime=None, seed=0, source=None):
     return toys.run_rounds(
       self.algorithm,
-      runtime or self.vectorized,
       source or build_source(),
       NUM_ROUNDS,
       seed,
+      runtime=runtime or self.vectorized,
     )
 
   def run_shape(self, shape: Shape, runtime):
@@ -338,9 +338,9 @@ class Case:
     other = build(MODELS[self._model](), options)
     return toys.run_rounds(
       dataclasses.replace(self.algorithm, plan_round=other.plan_round),
-      runtime,
       build_source(shape.sizes, **shape.replaced),
       NUM_SHAPE_ROUNDS,
+      runtime=runtime,
     )
 
   @functools.cached_property

@@ -11,7 +11,6 @@ from tff_algos.core import config as config_lib
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 from tff_algos.evaluation import evaluator
-from tff_algos.models import registry as models
 from tff_algos.runtimes import client_sources
 from tff_algos.training import loop
 
@@ -53,11 +52,11 @@ class Case:
     build_dataset.build(config, folder)
     self.dataset = dataset_lib.FederatedDataset.open(folder)
     described = self.dataset.schema
-    model = models.build_model(
-      models.parse_config({'name': model_name}),
-      task=described.task,
-      input_shape=tuple(described.x_shape),
-      num_outputs=described.num_classes or 1,
+    model = toys.build(
+      {'name': model_name},
+      tuple(described.x_shape),
+      described.num_classes or 1,
+      described.task,
     )
     self.is_classification = described.task == 'classification'
     self.algorithm = algorithms.build_algorithm(

@@ -2,7 +2,6 @@
 
 from tests.testing import contract, toys
 from tff_algos.algorithms import registry
-from tff_algos.runtimes import debug_runtime
 
 NUM_COEFFICIENTS, NUM_ATOMS, NUM_HEAD = 4, 18, 24
 NUM_ALL = NUM_COEFFICIENTS + NUM_ATOMS + NUM_HEAD
@@ -37,5 +36,4 @@ def build(host_section=None, **options):
 
 def run(algorithm, num_rounds, **options):
   """Returns the server state, the client states and the outputs."""
-  runtime = debug_runtime.DebugRuntime(algorithm, len(contract.SIZES))
-  return toys.run_rounds(algorithm, runtime, SOURCE, num_rounds, **options)
+  return toys.run_rounds(algorithm, SOURCE, num_rounds, **options)

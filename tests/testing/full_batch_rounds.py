@@ -34,9 +34,7 @@ def model():
 
 def run(algorithm, num_rounds, source=SOURCE):
   """Returns the server state, the client states and the outputs."""
-  num_clients = source.population.num_clients
-  runtime = debug_runtime.DebugRuntime(algorithm, num_clients)
-  return toys.run_rounds(algorithm, runtime, source, num_rounds)
+  return toys.run_rounds(algorithm, source, num_rounds)
 
 
 def run_with_newcomers(algorithm, folder):

@@ -6,6 +6,19 @@ from tests.testing import toys
 from tff_algos.training import simulation
 
 THETAS = np.array([[3.0, 0, -1], [-1, 2, 2], [0, -3, 1]])
+# One client without examples, one with a single one, and short last batches.
+SIZES = (7, 0, 1, 12, 5, 10, 4)
+NUM_AVAILABLE = 6
+MIXTURES = np.random.default_rng(5).dirichlet(np.ones(3), len(SIZES))
+SOURCE = toys.linear_clients(THETAS, MIXTURES, SIZES)
+
+
+def in_turns(sizes, num_sources=3):
+  """Returns clients that take turns in which of the sources they follow."""
+  turns = np.arange(len(sizes)) % num_sources
+  return toys.linear_clients(
+    THETAS[:num_sources], np.eye(num_sources)[turns], sizes
+  )
 
 
 def clients(source):

@@ -59,6 +59,36 @@ def clients(points_per_client: list[np.ndarray]) -> toys.ToySource:
   )
 
 
+def five(far: int = 12) -> list[np.ndarray]:
+  """Returns the points of five clients.
+
+  Their means are (0, 1), (0, -1), (`far`, 0), none, and (2, 0).
+  """
+  return [
+    np.array([[-1, 1], [1, 1]]),
+    np.array([[0, -1]]),
+    np.array([[far, 1], [far, -1], [far, 0], [far, 0]]),
+    np.zeros((0, 2)),
+    np.array([[2, 0], [2, 0], [2, 0]]),
+  ]
+
+
+def four() -> list[np.ndarray]:
+  """Returns the points of four of them: (0, 1), (12, 0), none, and (2, 0)."""
+  first, _, *others = five()
+  return [first, *others]
+
+
+def means(points_per_client: list[np.ndarray]) -> np.ndarray:
+  """Returns the mean of each client's points `[N, d]`; of no points, NaN."""
+  return np.stack(
+    [
+      points.mean(axis=0) if len(points) else points.sum(axis=0) + np.nan
+      for points in points_per_client
+    ]
+  )
+
+
 def mixtures(thetas: np.ndarray, counts: np.ndarray) -> toys.ToySource:
   """Returns clients that hold counts[k, s] copies of theta_s."""
   return clients([np.repeat(thetas, row, axis=0) for row in counts])

@@ -157,7 +157,7 @@ class Run:
 
   def _round(self, runtime, states, round_num):
     server_state, client_states, outputs = toys.run_rounds(
-      self.algorithm, runtime, SOURCE, 1, 0, states, round_num
+      self.algorithm, SOURCE, 1, 0, states, round_num, runtime=runtime
     )
     self.thetas.append(
       server_state.model_weights['canonical']['kernel'][..., 0]

@@ -1,6 +1,8 @@
 """Toy populations: a few small clients with known distributions."""
 
 import itertools
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -63,52 +65,64 @@ def image_clients(
   return ToySource(clients)
 
 
+def build(
+  section: Mapping[str, Any],
+  input_shape: tuple[int, ...],
+  num_outputs: int = 3,
+  task: str = 'classification',
+  **facts: Any,
+):
+  """Builds the model that a config's `model` section, as written, names.
+
+  Args:
+    section: The model's name and its options.
+    input_shape: Shape of one example.
+    num_outputs: Number of classes, or 1 for regression.
+    task: Task of the data set.
+    **facts: Other facts about the data set that `models.build_model` takes.
+  """
+  return models.build_model(
+    models.parse_config(section),
+    task=task,
+    input_shape=input_shape,
+    num_outputs=num_outputs,
+    **facts,
+  )
+
+
 def mlp(shape: tuple[int, ...] = (4, 4, 1)):
   """A perceptron for `image_clients`."""
-  return models.build_model(
-    models.parse_config({'name': 'mlp', 'hidden_sizes': (5,)}),
-    task='classification',
-    input_shape=shape,
-    num_outputs=3,
-  )
+  return build({'name': 'mlp', 'hidden_sizes': (5,)}, shape)
 
 
 def logistic(shape: tuple[int, ...] = (4, 4, 1)):
   """Logistic regression for `image_clients`: the cheapest model to trace."""
-  return models.build_model(
-    models.parse_config({'name': 'logistic_regression'}),
-    task='classification',
-    input_shape=shape,
-    num_outputs=3,
-  )
+  return build({'name': 'logistic_regression'}, shape)
 
 
 def linear(num_features: int):
   """Linear regression without intercept for `linear_clients`."""
-  return models.build_model(
-    models.parse_config({'name': 'linear_regression', 'use_bias': False}),
-    task='regression',
-    input_shape=(num_features,),
-    num_outputs=1,
+  return build(
+    {'name': 'linear_regression', 'use_bias': False},
+    (num_features,),
+    1,
+    'regression',
   )
 
 
 def transformer():
   """A transformer with a decoder of its own; word 0 is padding, 1 unscored."""
-  return models.build_model(
-    models.parse_config(
-      {
-        'name': 'transformer',
-        'num_blocks': 1,
-        'width': 4,
-        'num_heads': 2,
-        'hidden_size': 4,
-        'decoder': 'untied',
-      }
-    ),
-    task='classification',
-    input_shape=(_PLACES,),
-    num_outputs=_NUM_WORDS,
+  return build(
+    {
+      'name': 'transformer',
+      'num_blocks': 1,
+      'width': 4,
+      'num_heads': 2,
+      'hidden_size': 4,
+      'decoder': 'untied',
+    },
+    (_PLACES,),
+    _NUM_WORDS,
     input_dtype=tf.int32,
     label_shape=(_PLACES,),
     special_ids={'padding': 0, 'out_of_vocabulary': 1},
@@ -206,24 +220,27 @@ def run_call(runtime, phase, server_state, states, call, cohort_args):
 
 def run_rounds(
   algorithm,
-  runtime,
   source,
   num_rounds: int,
   seed: int = 0,
   start=None,
   first_round: int = 1,
+  runtime=None,
 ):
   """Runs rounds in memory; returns server state, client states, outputs.
 
   Args:
     algorithm: What to run.
-    runtime: Who runs it.
     source: The population.
     num_rounds: How many rounds.
     seed: The run's seed.
     start: (server state, client states) to go on from; None starts afresh.
     first_round: Number of the first round that is run.
+    runtime: Who runs it; None for a debug runtime.
   """
+  runtime = runtime or debug_runtime.DebugRuntime(
+    algorithm, source.population.num_clients
+  )
   start = start or initial_states(algorithm, source.population, seed)
   run = simulation.Simulation(algorithm, source, runtime, seed, start)
   run.round_num = first_round - 1

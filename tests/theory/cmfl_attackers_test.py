@@ -79,7 +79,7 @@ def _distances(models, members):
 def _play(runtime, algorithm, states, round_num):
   """Returns the states after a round, and what its members saw."""
   *states, outputs = toys.run_rounds(
-    algorithm, runtime, _SOURCE, 1, start=states, first_round=round_num
+    algorithm, _SOURCE, 1, start=states, first_round=round_num, runtime=runtime
   )
   return states, outputs[0].server_metrics['record']
 

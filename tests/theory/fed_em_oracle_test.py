@@ -18,13 +18,11 @@ from tff_algos.stages.client import local_training
 _TOLERANCE = {'rtol': 1e-4, 'atol': 1e-4}
 _NUM_ROUNDS = 4
 _SEED = 3
-# One client without examples, one with a single one, and short last batches.
-_SIZES = (7, 0, 1, 12, 5, 10, 4)
-_NUM_AVAILABLE = 6
-_MIXTURES = np.random.default_rng(5).dirichlet(np.ones(3), len(_SIZES))
-_SOURCE = toys.linear_clients(oracle_rounds.THETAS, _MIXTURES, _SIZES)
+_SOURCE = oracle_rounds.SOURCE
 # Squared errors of hundreds: exp of their negatives is 0 in float32.
-_FAR_SOURCE = toys.linear_clients(10 * oracle_rounds.THETAS, _MIXTURES, _SIZES)
+_FAR_SOURCE = toys.linear_clients(
+  10 * oracle_rounds.THETAS, oracle_rounds.MIXTURES, oracle_rounds.SIZES
+)
 
 
 def _build(options):
@@ -85,12 +83,15 @@ _CASES = {
       'optimizer': 'adam',
       'num_clusters': 3,
       'weighting': 'uniform',
-      'cohort_size': _NUM_AVAILABLE,
+      'cohort_size': oracle_rounds.NUM_AVAILABLE,
     },
     _SOURCE,
   ),
   'whole squared error': ({'loss_scale': 1.0, 'learning_rate': 0.02}, _SOURCE),
-  'losses of hundreds': ({'cohort_size': _NUM_AVAILABLE}, _FAR_SOURCE),
+  'losses of hundreds': (
+    {'cohort_size': oracle_rounds.NUM_AVAILABLE},
+    _FAR_SOURCE,
+  ),
 }
 
 

@@ -10,7 +10,6 @@ import pytest
 from tests.testing import points, toys
 from tff_algos.algorithms import fed_avg, fed_em
 from tff_algos.numerics import optimizers, statistics
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
 
 
@@ -56,18 +55,10 @@ def test_equal_models_are_fed_avg(num_clusters, options):
   _, states = toys.initial_states(one, source.population)
   equal = {'kernel': np.stack([first.model_weights['kernel']] * num_clusters)}
   found, states, outputs = toys.run_rounds(
-    one,
-    debug_runtime.DebugRuntime(one, len(_SIZES)),
-    source,
-    2,
-    start=(fed_em.ServerState(equal), states),
+    one, source, 2, start=(fed_em.ServerState(equal), states)
   )
   expected, _, expected_outputs = toys.run_rounds(
-    other,
-    debug_runtime.DebugRuntime(other, len(_SIZES)),
-    source,
-    2,
-    start=(first, others),
+    other, source, 2, start=(first, others)
   )
   for kernel in found.cluster_models['kernel']:
     np.testing.assert_array_equal(kernel, found.cluster_models['kernel'][0])
@@ -131,7 +122,7 @@ def test_every_round_makes_the_data_likelier_until_the_mixtures_are_found():
   num_rounds = 40
   with toys.graph_runtime(algorithm, len(clients)) as runtime:
     server_state, states, outputs = toys.run_rounds(
-      algorithm, runtime, source, num_rounds
+      algorithm, source, num_rounds, runtime=runtime
     )
   losses = [
     statistics.value_of(output.client_metrics['mixture_loss'])
@@ -164,11 +155,7 @@ def test_far_models_train_each_on_the_examples_that_fit_it_best():
   source = points.clients(clients)
   _, states = toys.initial_states(algorithm, source.population)
   server_state, states, _ = toys.run_rounds(
-    algorithm,
-    debug_runtime.DebugRuntime(algorithm, 2),
-    source,
-    1,
-    start=(start, states),
+    algorithm, source, 1, start=(start, states)
   )
   np.testing.assert_allclose(states[0].membership, [2 / 3, 1 / 3], rtol=1e-5)
   np.testing.assert_allclose(states[1].membership, [0, 1], atol=1e-6)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import toys
-from tff_algos.core import algorithm as algorithm_lib
+from tests.testing import client_data, toys
 from tff_algos.stages.clusters import assignment
 
 
@@ -20,9 +19,7 @@ def _two_regressions(gap):
 
 def _assigned_shares(centers, x, y):
   """Shares of examples that our assignment stage gives to each centre."""
-  data = algorithm_lib.ClientData(
-    *(tf.constant(np.asarray(a, np.float32)) for a in (x, y, np.ones(len(y))))
-  )
+  data = client_data.build(x, y)
   stacked = {'kernel': tf.constant(centers[..., np.newaxis], tf.float32)}
   losses = assignment.cluster_losses(toys.linear(10), stacked, data)
   return assignment.best_cluster_counts(losses, data.mask).numpy() / len(y)

@@ -12,7 +12,6 @@ from tests.testing import toys
 from tff_algos.algorithms.fed_soft import bounds, fed_soft, quadratic_risks
 from tff_algos.data import schema
 from tff_algos.numerics import optimizers, quadratics
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
 
 _WEIGHT = 1.0
@@ -53,7 +52,6 @@ def _one_round(num_sources, closeness):
   models = {'kernel': centers[..., np.newaxis]}
   _, states, _ = toys.run_rounds(
     algorithm,
-    debug_runtime.DebugRuntime(algorithm, len(counts)),
     source,
     1,
     start=(server_state._replace(cluster_models=models), states),

@@ -62,7 +62,7 @@ def _run(phases, runtime, misassigned, spread=1.0):
   centers = []
   for round_num in range(1, 23):
     *start, _ = toys.run_rounds(
-      algorithm, runtime, source, 1, start=start, first_round=round_num
+      algorithm, source, 1, start=start, first_round=round_num, runtime=runtime
     )
     centers.append(start[0].cluster_models['point'][0].astype(np.float64))
   return np.sum((np.array(centers) - thetas[0]) ** 2, axis=1) / 2

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import contract, toys
-from tff_algos.algorithms.fed_soft import fed_soft
+from tff_algos.algorithms.fed_soft import center_download, fed_soft
 from tff_algos.core import errors
 from tff_algos.numerics import optimizers
 from tff_algos.rounds import phase_types, plans
@@ -43,7 +43,7 @@ def _build(model=None, **options):
 def _run(algorithm, runtime_class, num_rounds=3, source=_SOURCE):
   num_clients = source.population.num_clients
   with runtime_class(algorithm, num_clients) as runtime:
-    return toys.run_rounds(algorithm, runtime, source, num_rounds)
+    return toys.run_rounds(algorithm, source, num_rounds, runtime=runtime)
 
 
 @functools.cache
@@ -71,7 +71,7 @@ def test_one_model_trains_like_all_of_them(start):
 def test_one_model_trains_like_all_of_them_in_a_graph_too():
   all_centers, mixed_center = (
     _run(_build(download=download), toys.graph_runtime)
-    for download in fed_soft.DOWNLOADS
+    for download in center_download.DOWNLOADS
   )
   tf.nest.map_structure(_assert_close, mixed_center[:2], all_centers[:2])
 
@@ -79,7 +79,7 @@ def test_one_model_trains_like_all_of_them_in_a_graph_too():
 def test_one_model_costs_one_model_outside_estimation_rounds():
   """Down: P + 1 numbers a drawn client, or 0 if it holds the centres."""
   costs = {}
-  for download in fed_soft.DOWNLOADS:
+  for download in center_download.DOWNLOADS:
     algorithm = _build(download=download)
     server_state, _ = toys.initial_states(algorithm, _SOURCE.population)
     costs[download] = []
@@ -99,7 +99,7 @@ def test_one_model_costs_one_model_outside_estimation_rounds():
 def test_the_type_of_the_phase_shows_that_no_center_is_broadcast():
   types = {
     download: phase_types.check_algorithm(_build(download=download))['train']
-    for download in fed_soft.DOWNLOADS
+    for download in center_download.DOWNLOADS
   }
   assert types['all_centers'].message == {'kernel': tf.TensorSpec([3, _P, 1])}
   mixed = types['mixed_center']
@@ -211,14 +211,13 @@ def test_fixed_importance_and_exact_solutions_are_block_descent():
   """
   algorithm = _build_fixed()
   assert set(algorithm.phases) == {'train'}
-  runtime = debug_runtime.DebugRuntime(algorithm, 8)
   start = toys.initial_states(algorithm, _EIGHT.population)
   best_local, best_centers = _joint_minimum()
   local, centers = _models(*start)
   values, gaps = [_joint_objective(local, centers)], []
   for round_num in range(1, 21):
     *start, _ = toys.run_rounds(
-      algorithm, runtime, _EIGHT, 1, start=start, first_round=round_num
+      algorithm, _EIGHT, 1, start=start, first_round=round_num
     )
     new_local, new_centers = _models(*start)
     values.append(_joint_objective(new_local, centers))

@@ -22,13 +22,10 @@ _TOLERANCE = {'rtol': 5e-5, 'atol': 5e-5}
 _MARGIN = 4e-4
 _NUM_ROUNDS = 4
 _SEED = 39
-# One client without examples, one with a single one, and short last batches.
-_SIZES = (7, 0, 1, 12, 5, 10, 4)
-_NUM_AVAILABLE = 6
 _SOURCE = toys.linear_clients(
   oracle_rounds.THETAS,
-  np.random.default_rng(0).dirichlet(np.ones(3), len(_SIZES)),
-  _SIZES,
+  np.random.default_rng(0).dirichlet(np.ones(3), len(oracle_rounds.SIZES)),
+  oracle_rounds.SIZES,
 )
 
 
@@ -72,7 +69,7 @@ def _expected(algorithm, options):
 
 def _compare(runtime_name, algorithm, expected):
   """Runs round by round and compares everything that a round leaves behind."""
-  num_updates = np.zeros(len(_SIZES))
+  num_updates = np.zeros(len(oracle_rounds.SIZES))
   for oracle, server_state, states, outputs in oracle_rounds.rounds(
     runtime_name, algorithm, _SOURCE, expected, _SEED
   ):
@@ -138,7 +135,7 @@ _SOLVERS = {
 _PLANS = {
   'without replacement': {'selection': 'without_replacement', 'K': 3},
   'without replacement, tau=3': {'tau': 3, 'K': 2},
-  'K=N': {'selection': 'without_replacement', 'K': _NUM_AVAILABLE},
+  'K=N': {'selection': 'without_replacement', 'K': oracle_rounds.NUM_AVAILABLE},
   'with replacement': {'selection': 'with_replacement', 'K': 4, 'tau': 1},
   'with replacement, tau=3': {'selection': 'with_replacement', 'tau': 3},
   'weighted full': {'selection': 'weighted_full', 'tau': 1},

@@ -11,7 +11,6 @@ from tests.testing import points, toys
 from tff_algos.algorithms.fed_soft import client_selection, fed_soft
 from tff_algos.numerics import optimizers
 from tff_algos.rounds import aggregation
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
 
 _SIZES = (6, 9, 5, 8)
@@ -34,18 +33,6 @@ def _build(**options):
     **options,
   )
   return fed_soft.build_fed_soft(toys.linear(2), config)
-
-
-def _run(algorithm, num_rounds, start, source=_SOURCE, first_round=1):
-  runtime = debug_runtime.DebugRuntime(algorithm, len(_SIZES))
-  return toys.run_rounds(
-    algorithm,
-    runtime,
-    source,
-    num_rounds,
-    start=start,
-    first_round=first_round,
-  )
 
 
 def _fed_prox(near, weight):
@@ -80,8 +67,8 @@ def test_one_cluster_or_hard_clusters_are_fed_prox_per_cluster(num_clusters):
     {'kernel': centers[..., np.newaxis].astype(np.float32)}, importance
   )
   _, states = toys.initial_states(algorithm, _SOURCE.population)
-  server_state, _, _ = _run(
-    algorithm, 5, start=(server_state, states), first_round=2
+  server_state, _, _ = toys.run_rounds(
+    algorithm, _SOURCE, 5, start=(server_state, states), first_round=2
   )
   weights = importance * np.array(_SIZES)[:, np.newaxis]
   for _ in range(5):
@@ -94,7 +81,7 @@ def test_one_cluster_or_hard_clusters_are_fed_prox_per_cluster(num_clusters):
 
 def test_one_cluster_estimates_importance_one_for_everybody():
   algorithm = _build(num_clusters=1)
-  server_state, _, _ = _run(algorithm, 1, start=None)
+  server_state, _, _ = toys.run_rounds(algorithm, _SOURCE, 1)
   np.testing.assert_array_equal(
     server_state.importance_weights, np.ones([4, 1])
   )
@@ -103,7 +90,7 @@ def test_one_cluster_estimates_importance_one_for_everybody():
 def test_without_proximal_term_clients_know_nothing_of_each_other():
   """Own start, lambda 0: no bit of w_k depends on centres or on others."""
   algorithm = _build(proximal_weight=0.0)
-  _, states, _ = _run(algorithm, 3, start=None)
+  _, states, _ = toys.run_rounds(algorithm, _SOURCE, 3)
   server_state, start = toys.initial_states(algorithm, _SOURCE.population)
   moved = server_state._replace(
     cluster_models={'kernel': 5 + server_state.cluster_models['kernel']}
@@ -111,7 +98,9 @@ def test_without_proximal_term_clients_know_nothing_of_each_other():
   others = toys.linear_clients(-_THETAS, np.full((4, 2), 0.5), _SIZES, seed=9)
   mine = _SOURCE.examples(3)
   others.examples(3).x[:], others.examples(3).y[:] = mine.x, mine.y
-  _, other_states, _ = _run(algorithm, 3, (moved, start), others)
+  _, other_states, _ = toys.run_rounds(
+    algorithm, others, 3, start=(moved, start)
+  )
   models, other_models = (
     [state.personalized_weights['kernel'] for state in all_states]
     for all_states in (states, other_states)
@@ -123,7 +112,7 @@ def test_without_proximal_term_clients_know_nothing_of_each_other():
 def test_without_proximal_term_training_is_local_gradient_descent():
   algorithm = _build(proximal_weight=0.0)
   _, start = toys.initial_states(algorithm, _SOURCE.population)
-  _, states, _ = _run(algorithm, 3, start=None)
+  _, states, _ = toys.run_rounds(algorithm, _SOURCE, 3)
   models = np.stack([s.personalized_weights['kernel'][:, 0] for s in start])
   for _ in range(3):
     models = _fed_prox(models, 0.0)
@@ -163,9 +152,8 @@ def test_full_participation_keeps_the_centers_apart(selection):
   start = server_state._replace(
     cluster_models={'point': (0.5 * thetas).astype(np.float32)}
   )
-  runtime = debug_runtime.DebugRuntime(algorithm, 2)
   server_state, _, _ = toys.run_rounds(
-    algorithm, runtime, source, 5, start=(start, states)
+    algorithm, source, 5, start=(start, states)
   )
   centers = server_state.cluster_models['point']
   assert np.linalg.norm(centers[0] - centers[1]) > 0.5
@@ -183,9 +171,8 @@ def test_if_one_center_fits_all_examples_full_participation_merges_them():
   start = server_state._replace(
     cluster_models={'point': np.array([[1.5, 0], [-9, 0]], np.float32)}
   )
-  runtime = debug_runtime.DebugRuntime(algorithm, 2)
   server_state, _, _ = toys.run_rounds(
-    algorithm, runtime, source, 2, start=(start, states)
+    algorithm, source, 2, start=(start, states)
   )
   centers = server_state.cluster_models['point']
   np.testing.assert_allclose(centers[0], centers[1], rtol=1e-6)

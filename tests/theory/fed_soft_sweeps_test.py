@@ -72,7 +72,7 @@ def _outcome(
   start, importance = None, []
   for round_num in range(1, num_rounds + 1):
     server_state, states, _ = toys.run_rounds(
-      algorithm, runtime, source, 1, start=start, first_round=round_num
+      algorithm, source, 1, start=start, first_round=round_num, runtime=runtime
     )
     start = server_state, states
     importance.append(server_state.importance_weights)

@@ -6,11 +6,9 @@ their vectors; fewer clients, examples and rounds, and a larger learning rate.
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
-from tests.testing import toys
+from tests.testing import client_data, toys
 from tff_algos.algorithms.fed_soft import fed_soft
-from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.numerics import optimizers
 from tff_algos.stages.client import local_training
 from tff_algos.stages.clusters import assignment
@@ -46,7 +44,7 @@ def _train(mixtures):
   )
   with toys.graph_runtime(algorithm, _NUM_CLIENTS) as runtime:
     server_state, states, outputs = toys.run_rounds(
-      algorithm, runtime, source, 20
+      algorithm, source, 20, runtime=runtime
     )
   assert all(output.num_invalid == 0 for output in outputs)
   return thetas, source, server_state, states
@@ -54,9 +52,7 @@ def _train(mixtures):
 
 def _cluster_losses(server_state, examples):
   """Mean squared error of each centre on some examples, `[2]`."""
-  data = algorithm_lib.ClientData(
-    tf.constant(examples.x), tf.constant(examples.y), tf.ones([len(examples.y)])
-  )
+  data = client_data.build(examples.x, examples.y)
   losses = assignment.cluster_losses(_MODEL, server_state.cluster_models, data)
   return losses.numpy().mean(axis=1)
 

@@ -14,7 +14,6 @@ from tests.testing import points, toys
 from tff_algos.algorithms.fed_soft import fed_soft
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.numerics import proximal
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import objectives
 
 _THETAS = np.array([[1.0, 0.5], [-1, 1.5], [0, -2]])
@@ -43,11 +42,10 @@ def _start(algorithm, source, centers):
 
 def _trajectory(algorithm, source, start, num_rounds):
   """Returns the centres after 0, 1, ... rounds, `[rounds + 1, S, d]`."""
-  runtime = debug_runtime.DebugRuntime(algorithm, source.population.num_clients)
   centers = [start[0].cluster_models['point']]
   for round_num in range(1, num_rounds + 1):
     server_state, states, _ = toys.run_rounds(
-      algorithm, runtime, source, 1, start=start, first_round=round_num
+      algorithm, source, 1, start=start, first_round=round_num
     )
     start = (server_state, states)
     centers.append(server_state.cluster_models['point'])
@@ -135,7 +133,7 @@ def test_separation_of_the_linear_partition_of_a_hundred_clients():
   start = _start(algorithm, source, 0.6 * thetas + 0.4 * thetas[::-1])
   with toys.graph_runtime(algorithm, 100) as runtime:
     server_state, _, _ = toys.run_rounds(
-      algorithm, runtime, source, 8, start=start
+      algorithm, source, 8, start=start, runtime=runtime
     )
   centers = server_state.cluster_models['point']
   ratio = (centers[0] - centers[1]) / (thetas[0] - thetas[1])

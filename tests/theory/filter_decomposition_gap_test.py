@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import contract, factored, tiny_convolution, toys
+from tests.testing import factored, tiny_convolution, toys
 from tff_algos.algorithms import registry
 from tff_algos.numerics import factored_weights
-from tff_algos.runtimes import debug_runtime
 
 
 def _gap(activation, learning_rate, num_steps):
@@ -27,8 +26,7 @@ def _gap(activation, learning_rate, num_steps):
     algorithm = registry.build_algorithm(
       registry.parse_config(section | {'averaging': averaging}), model
     )
-    runtime = debug_runtime.DebugRuntime(algorithm, len(contract.SIZES))
-    state, _, _ = toys.run_rounds(algorithm, runtime, factored.SOURCE, 1)
+    state, _, _ = toys.run_rounds(algorithm, factored.SOURCE, 1)
     plain = factored_weights.build_kernels(state.model_weights)
     kernels.append(np.asarray(plain['conv/kernel'], np.float64))
   return np.linalg.norm(kernels[0] - kernels[1])

@@ -98,7 +98,9 @@ def test_rounds_agree_with_numpy(slow_period):
   for round_num in (1, 2, 3):
     weights = _round(weights, round_num, slow_period)
   with toys.graph_runtime(algorithm, 5) as runtime:
-    state, _, _ = toys.run_rounds(algorithm, runtime, factored.SOURCE, 3)
+    state, _, _ = toys.run_rounds(
+      algorithm, factored.SOURCE, 3, runtime=runtime
+    )
   for name, expected, old in zip(_NAMES, weights, first, strict=True):
     found = np.asarray(state.model_weights[name]).reshape(expected.shape)
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)

@@ -57,7 +57,7 @@ def _accuracies(algorithm, populate, num_rounds, num_seeds=5):
     for seed in range(num_seeds):
       source, tests = populate(seed)
       state, states, _ = toys.run_rounds(
-        algorithm, runtime, source, num_rounds, seed
+        algorithm, source, num_rounds, seed, runtime=runtime
       )
       is_right = []
       for k, test in enumerate(tests):

@@ -19,12 +19,7 @@ _TOLERANCE = {'rtol': 5e-5, 'atol': 5e-5}
 _MARGIN = 1e-3
 _NUM_ROUNDS = 5
 _SEED = 3
-# One client without examples, one with a single one, and short last batches.
-_SIZES = (7, 0, 1, 12, 5, 10, 4)
-_NUM_AVAILABLE = 6
-_SOURCE = toys.linear_clients(
-  oracle_rounds.THETAS, np.eye(3)[np.arange(len(_SIZES)) % 3], _SIZES
-)
+_SOURCE = oracle_rounds.in_turns(oracle_rounds.SIZES)
 
 
 def _build(options):
@@ -79,7 +74,7 @@ def _compare(runtime_name, algorithm, expected):
 
 
 _OPTIONS = {
-  'all clients': {'cohort_size': _NUM_AVAILABLE},
+  'all clients': {'cohort_size': oracle_rounds.NUM_AVAILABLE},
   'by examples': {'weighting': 'examples'},
   'four clusters, half steps': {
     'num_clusters': 4,

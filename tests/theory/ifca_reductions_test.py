@@ -11,7 +11,6 @@ from tests.testing import contract, toys
 from tff_algos.algorithms import fed_avg, ifca
 from tff_algos.evaluation import recovery
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
 
 _TRAINING = local_training.LocalTrainingConfig(
@@ -50,10 +49,10 @@ def test_one_cluster_by_examples_is_fed_avg_bit_for_bit(runtime):
     toys.build_runtime(runtime, other, len(_SIZES)) as theirs,
   ):
     found, _, outputs = toys.run_rounds(
-      one, ours, source, 3, start=(server_state, states)
+      one, source, 3, start=(server_state, states), runtime=ours
     )
     expected, _, expected_outputs = toys.run_rounds(
-      other, theirs, source, 3, start=(first, [()] * len(_SIZES))
+      other, source, 3, start=(first, [()] * len(_SIZES)), runtime=theirs
     )
   for name, leaf in found.cluster_models.items():
     np.testing.assert_array_equal(leaf[0], expected.model_weights[name])
@@ -83,9 +82,8 @@ def _train(averaging, num_rounds, seed, **options):
       **options,
     ),
   )
-  runtime = debug_runtime.DebugRuntime(algorithm, len(_GROUPS))
   server_state, states, _ = toys.run_rounds(
-    algorithm, runtime, _PLANTED, num_rounds, seed
+    algorithm, _PLANTED, num_rounds, seed
   )
   centers = server_state.cluster_models['kernel'][..., 0]
   return centers, np.array([state.membership.argmax() for state in states])
@@ -129,9 +127,8 @@ def test_equal_initial_models_stay_one_model():
   equal = server_state._replace(
     cluster_models={'kernel': np.stack([kernel[0]] * 2)}
   )
-  runtime = debug_runtime.DebugRuntime(algorithm, len(_GROUPS))
   _, states, (output,) = toys.run_rounds(
-    algorithm, runtime, _PLANTED, 1, start=(equal, states)
+    algorithm, _PLANTED, 1, start=(equal, states)
   )
   assert output.server_metrics['num_empty_clusters'] == 1
   assert all(state.membership.tolist() == [1, 0] for state in states)

@@ -18,9 +18,7 @@ _NUM_ROUNDS = 6
 _SEED = 5
 # One client without examples, and one with a single one.
 _SIZES = (7, 0, 1, 12, 5)
-_SOURCE = toys.linear_clients(
-  oracle_rounds.THETAS[:2], np.eye(2)[np.arange(len(_SIZES)) % 2], _SIZES
-)
+_SOURCE = oracle_rounds.in_turns(_SIZES, 2)
 _CASES = {
   'as it is': {},
   'nobody is pulled': {'proximal_weight': 0.0},

@@ -12,7 +12,6 @@ from tests.testing import contract, points, toys
 from tff_algos.algorithms import fed_avg, l2gd
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes.vectorized import vectorized_runtime
 from tff_algos.stages.client import local_training
 
@@ -80,7 +79,7 @@ def test_small_steps_end_near_the_optimum():
     start, seen = None, []
     for round_num in range(1, 401):
       *start, _ = toys.run_rounds(
-        algorithm, runtime, _SOURCE, 1, 0, start, round_num
+        algorithm, _SOURCE, 1, 0, start, round_num, runtime=runtime
       )
       models = [one.personalized_weights['point'] for one in start[1]]
       seen.append(np.stack(models))
@@ -96,9 +95,8 @@ def test_without_a_pull_each_client_is_alone():
   algorithm = _build(
     proximal_weight=0.0, aggregation_prob=0.3, client_learning_rate=0.35
   )
-  runtime = debug_runtime.DebugRuntime(algorithm, 4)
   start, _ = toys.initial_states(algorithm, _SOURCE.population)
-  _, states, outputs = toys.run_rounds(algorithm, runtime, _SOURCE, 3)
+  _, states, outputs = toys.run_rounds(algorithm, _SOURCE, 3)
   steps = sum(int(one.server_metrics['num_local_steps']) for one in outputs)
   # A local step goes half of the way.
   left = 0.5**steps
@@ -125,12 +123,7 @@ def test_all_the_way_to_the_mean_is_fed_avg_with_drawn_numbers_of_epochs():
   theirs, _ = toys.initial_states(ours, source.population)
   for round_num in range(1, 5):
     server_state, states, (output,) = toys.run_rounds(
-      ours,
-      debug_runtime.DebugRuntime(ours, 3),
-      source,
-      1,
-      start=start,
-      first_round=round_num,
+      ours, source, 1, start=start, first_round=round_num
     )
     epochs.append(int(output.server_metrics['num_local_steps']))
     start = (server_state, states)
@@ -145,7 +138,6 @@ def test_all_the_way_to_the_mean_is_fed_avg_with_drawn_numbers_of_epochs():
     )
     theirs, _, _ = toys.run_rounds(
       other,
-      debug_runtime.DebugRuntime(other, 3),
       source,
       1,
       start=(fed_avg.ServerState(theirs.model_weights), [()] * 3),

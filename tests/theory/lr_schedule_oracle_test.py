@@ -89,7 +89,7 @@ def test_every_round_has_its_rate(name):
   with _RUNTIMES[name](algorithm, len(_SIZES)) as runtime:
     for t, expected in enumerate(_fed_avg(first), start=1):
       *start, _ = toys.run_rounds(
-        algorithm, runtime, _SOURCE, 1, _SEED, start, t
+        algorithm, _SOURCE, 1, _SEED, start, t, runtime=runtime
       )
       found = start[0].model_weights['kernel'][:, 0]
       np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)

@@ -18,9 +18,7 @@ _NUM_ROUNDS = 4
 _SEED = 3
 # One client without examples, one with a single one, and short batches.
 _SIZES = (7, 0, 1, 12, 5, 10, 3)
-_SOURCE = toys.linear_clients(
-  oracle_rounds.THETAS[:2], np.eye(2)[np.arange(len(_SIZES)) % 2], _SIZES
-)
+_SOURCE = oracle_rounds.in_turns(_SIZES, 2)
 _CASES = {
   'exact, all clients': {'cohort_size': 6},
   'hessian_free': {'variant': 'hessian_free'},

@@ -8,17 +8,8 @@ import numpy as np
 
 from tests.testing import contract, toys
 from tff_algos.algorithms import fed_avg, per_fed_avg
-from tff_algos.models import registry as models
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
-
-_SIZES = contract.SIZES
-
-
-def _run(algorithm, source, num_rounds):
-  runtime = debug_runtime.DebugRuntime(algorithm, len(_SIZES))
-  return toys.run_rounds(algorithm, runtime, source, num_rounds)
 
 
 def _flat(weights):
@@ -49,8 +40,8 @@ def test_without_an_inner_step_it_is_fed_avg():
       ),
     ),
   )
-  found, states, outputs = _run(ours, source, 3)
-  expected, _, expected_outputs = _run(theirs, source, 3)
+  found, states, outputs = toys.run_rounds(ours, source, 3)
+  expected, _, expected_outputs = toys.run_rounds(theirs, source, 3)
   np.testing.assert_allclose(
     _flat(found.model_weights), _flat(expected.model_weights), atol=1e-6
   )
@@ -80,7 +71,7 @@ def _update(model, source, variant, **options):
     ),
   )
   before, _ = toys.initial_states(algorithm, source.population)
-  after, _, _ = _run(algorithm, source, 1)
+  after, _, _ = toys.run_rounds(algorithm, source, 1)
   return _flat(before.model_weights) - _flat(after.model_weights)
 
 
@@ -109,12 +100,7 @@ def test_on_quadratics_exact_is_first_order_times_a_known_matrix():
 def test_the_finite_difference_becomes_the_hessian():
   """Softmax regression; the error falls with the square of the step."""
   source = contract.build_source((7, 0, 1, 12, 4))
-  model = models.build_model(
-    models.parse_config({'name': 'logistic_regression'}),
-    task='classification',
-    input_shape=(4, 4, 1),
-    num_outputs=3,
-  )
+  model = toys.logistic()
   rate = {'inner_learning_rate': 0.5}
   exact = _update(model, source, 'exact', **rate)
   wide, narrow = (

@@ -11,7 +11,6 @@ import pytest
 
 from tests.testing import pfedkm_rounds, points, toys
 from tff_algos.algorithms.pfedkm import bounds, pfedkm, regrouping
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import moreau_envelope
 
 _A, _LAMBDA = 1.0, 15.0
@@ -58,11 +57,7 @@ def test_a_round_is_the_papers_update_in_matrices():
   before = np.arange(9) % 3
   state = state._replace(cluster_models={'point': models.astype(np.float32)})
   state, states, _ = toys.run_rounds(
-    algorithm,
-    debug_runtime.DebugRuntime(algorithm, 9),
-    source,
-    1,
-    start=(state, states),
+    algorithm, source, 1, start=(state, states)
   )
   after = state.cluster_assignment
   assert 0 < np.sum(before != after) < 9

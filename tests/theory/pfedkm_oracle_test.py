@@ -21,9 +21,7 @@ _NUM_ROUNDS = 3
 _SEED = 3
 # One client without examples, one with a single one, and short last batches.
 _SIZES = (7, 0, 1, 12, 5, 30, 4, 9)
-_SOURCE = toys.linear_clients(
-  oracle_rounds.THETAS, np.eye(3)[np.arange(len(_SIZES)) % 3], _SIZES
-)
+_SOURCE = oracle_rounds.in_turns(_SIZES)
 
 
 def _build(options):

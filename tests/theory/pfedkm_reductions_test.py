@@ -6,7 +6,6 @@ import pytest
 from tests.testing import contract, points, toys
 from tff_algos.algorithms import pfedme
 from tff_algos.algorithms.pfedkm import pfedkm
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import moreau_envelope
 
 _TRAINING = moreau_envelope.MoreauEnvelopeConfig(
@@ -42,9 +41,9 @@ def test_one_cluster_is_pfedme_bit_for_bit(runtime, weighting):
     toys.build_runtime(runtime, one, len(_SIZES)) as ours,
     toys.build_runtime(runtime, other, len(_SIZES)) as theirs,
   ):
-    found, states, outputs = toys.run_rounds(one, ours, source, 3)
+    found, states, outputs = toys.run_rounds(one, source, 3, runtime=ours)
     expected, expected_states, expected_outputs = toys.run_rounds(
-      other, theirs, source, 3
+      other, source, 3, runtime=theirs
     )
   assert found.cluster_assignment.tolist() == [0] * len(_SIZES)
   for name, leaf in found.cluster_models.items():
@@ -75,8 +74,7 @@ def test_options_that_change_nothing(options, sizes):
       points.model(2),
       pfedkm.PFedKMConfig(num_clusters=2, local_training=_TRAINING, **changes),
     )
-    with debug_runtime.DebugRuntime(algorithm, len(_SIZES)) as runtime:
-      found.append(toys.run_rounds(algorithm, runtime, source, 3)[0])
+    found.append(toys.run_rounds(algorithm, source, 3)[0])
   plain, changed = found
   assert len(set(plain.cluster_assignment)) == 2
   np.testing.assert_array_equal(

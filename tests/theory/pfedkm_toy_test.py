@@ -13,7 +13,6 @@ import pytest
 from tests.testing import pfedkm_rounds, points, toys
 from tff_algos.algorithms.pfedkm import pfedkm, regrouping
 from tff_algos.evaluation import recovery
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import moreau_envelope
 
 _LAMBDA = 15.0
@@ -56,9 +55,7 @@ def test_the_first_round_finds_them_through_the_whole_library():
     pfedkm.PFedKMConfig(num_clusters=3, local_training=training),
   )
   source = points.clients([one[np.newaxis] for one in centers])
-  state, _, _ = toys.run_rounds(
-    algorithm, debug_runtime.DebugRuntime(algorithm, 30), source, 1
-  )
+  state, _, _ = toys.run_rounds(algorithm, source, 1)
   assert _ari(state.cluster_assignment) == 1
 
 
@@ -170,11 +167,7 @@ def test_models_approach_the_group_means_at_the_rate_of_theory(
     cluster_assignment=np.array([0, 1, 0, 1], np.int32),
   )
   state, states, _ = toys.run_rounds(
-    algorithm,
-    debug_runtime.DebugRuntime(algorithm, 4),
-    source,
-    2,
-    start=(state, states),
+    algorithm, source, 2, start=(state, states)
   )
   models = state.cluster_models['point'][:, 0]
   assert state.cluster_assignment.tolist() == [0, 1, 0, 1]
@@ -206,11 +199,7 @@ def test_personalized_models_end_between_client_and_group():
     cluster_models={'point': np.array([[-10.0], [10]], np.float32)}
   )
   state, states, _ = toys.run_rounds(
-    algorithm,
-    debug_runtime.DebugRuntime(algorithm, 4),
-    source,
-    2,
-    start=(state, states),
+    algorithm, source, 2, start=(state, states)
   )
   np.testing.assert_allclose(
     state.cluster_models['point'][:, 0], [-10, 10], rtol=1e-6

@@ -3,14 +3,13 @@
 import numpy as np
 import tensorflow as tf
 
-from tests.testing import contract, toys
+from tests.testing import client_data, contract, toys
 from tff_algos.algorithms.ppfl import (
   membership_descent,
   mixed_training,
   mixing,
   ppfl,
 )
-from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.stages.client import local_training
 
 
@@ -25,8 +24,8 @@ def test_weights_are_trained_with_the_membership_after_its_step():
   state, states = tf.nest.map_structure(
     tf.constant, toys.initial_states(algorithm, source.population)
   )
-  x, y, _ = map(tf.constant, source.examples(3))
-  data = algorithm_lib.ClientData(x, y, tf.ones([12]))
+  examples = source.examples(3)
+  data = client_data.build(examples.x, examples.y)
   seed = tf.constant([1, 2])
   output = algorithm.phases['joint'].client_work(
     state.model_weights, {'client_weight': 1.0}, states[3], data, seed

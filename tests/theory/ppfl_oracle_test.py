@@ -20,10 +20,8 @@ from tff_algos.stages.client import local_training
 _TOLERANCE = {'rtol': 1e-4, 'atol': 1e-4}
 _NUM_ROUNDS = 5
 _SEED = 3
-# One client without examples, one with a single one, and short last batches.
-_SIZES = (7, 0, 1, 12, 5, 10, 4)
-_MIXTURES = np.random.default_rng(5).dirichlet(np.ones(3), len(_SIZES))
-_SOURCE = toys.linear_clients(oracle_rounds.THETAS, _MIXTURES, _SIZES)
+_SOURCE = oracle_rounds.SOURCE
+_NUM_CLIENTS = len(oracle_rounds.SIZES)
 
 
 def _build(options):
@@ -97,7 +95,7 @@ def _compare(options, runtime_name):
     oracle_rounds.clients(_SOURCE),
     _SOURCE.population.client_ids,
     server_state.model_weights['canonical']['kernel'][..., 0],
-    np.ones((len(_SIZES), len(_SIZES))),
+    np.ones((_NUM_CLIENTS, _NUM_CLIENTS)),
     options,
     _NUM_ROUNDS,
     _SEED,

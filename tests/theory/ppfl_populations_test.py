@@ -9,7 +9,6 @@ from tests.testing import toys
 from tff_algos.algorithms import fed_avg
 from tff_algos.algorithms.ppfl import membership_descent, ppfl
 from tff_algos.data import schema
-from tff_algos.models import registry as models
 from tff_algos.numerics import optimizers
 from tff_algos.runtimes.vectorized import vectorized_runtime
 from tff_algos.stages.client import local_training
@@ -30,7 +29,7 @@ def _source(x, y, dtype):
 def _train(algorithm, source, num_rounds):
   num_clients = source.population.num_clients
   with vectorized_runtime.VectorizedRuntime(algorithm, num_clients) as runtime:
-    return toys.run_rounds(algorithm, runtime, source, num_rounds)[:2]
+    return toys.run_rounds(algorithm, source, num_rounds, runtime=runtime)[:2]
 
 
 def _served(server_state, client_states):
@@ -92,17 +91,14 @@ def test_planted_logistic_regressions_are_recovered():
   x = generator.normal(size=(8, 400, 4))
   chances = 1 / (1 + np.exp(-np.einsum('ind,id->in', x, true @ thetas)))
   y = generator.uniform(size=chances.shape) < chances
-  model = models.build_model(
-    models.parse_config(
-      {
-        'name': 'logistic_regression',
-        'use_bias': False,
-        'reference_class': True,
-      }
-    ),
-    task='classification',
-    input_shape=(4,),
-    num_outputs=2,
+  model = toys.build(
+    {
+      'name': 'logistic_regression',
+      'use_bias': False,
+      'reference_class': True,
+    },
+    (4,),
+    2,
   )
   state, states = _train(
     ppfl.build_ppfl(

@@ -16,7 +16,6 @@ from tff_algos.algorithms.ppfl import (
 )
 from tff_algos.data import schema
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
 
 _GENERATOR = np.random.default_rng(2)
@@ -33,11 +32,6 @@ _TRAINING = local_training.LocalTrainingConfig(
 def _build(model, **options):
   options = {'local_training': _TRAINING, **options}
   return ppfl.build_ppfl(model, ppfl.PpflConfig(**options))
-
-
-def _run(algorithm, source, num_rounds=3, start=None):
-  runtime = debug_runtime.DebugRuntime(algorithm, source.population.num_clients)
-  return toys.run_rounds(algorithm, runtime, source, num_rounds, start=start)
 
 
 def _as_train(algorithm):
@@ -68,7 +62,9 @@ def test_one_canonical_model_is_fed_avg(mode, is_kept):
     _build(toys.mlp(), num_clusters=1, cohort_size=3, **options)
   )
   state, states = toys.initial_states(algorithm, _IMAGES.population)
-  found, states, outputs = _run(algorithm, _IMAGES, start=(state, states))
+  found, states, outputs = toys.run_rounds(
+    algorithm, _IMAGES, 3, start=(state, states)
+  )
   theirs = fed_avg.build_fed_avg(
     toys.mlp(), fed_avg.FedAvgConfig(3, local_training=training)
   )
@@ -76,8 +72,8 @@ def test_one_canonical_model_is_fed_avg(mode, is_kept):
   start = fed_avg.ServerState(
     {name: leaf[0] for name, leaf in state.model_weights['canonical'].items()}
   )
-  expected, _, expected_outputs = _run(
-    theirs, _IMAGES, start=(start, their_states)
+  expected, _, expected_outputs = toys.run_rounds(
+    theirs, _IMAGES, 3, start=(start, their_states)
   )
   for name, leaf in expected.model_weights.items():
     np.testing.assert_allclose(
@@ -107,8 +103,8 @@ def _start(algorithm, source, kernels):
 def test_equal_canonical_models_stay_equal_and_memberships_uniform():
   """Why every canonical model is drawn by itself."""
   algorithm = _build(toys.linear(3), loss_scale=0.5)
-  state, states, _ = _run(
-    algorithm, _LINEAR, start=_start(algorithm, _LINEAR, [[1, 2, 3]] * 2)
+  state, states, _ = toys.run_rounds(
+    algorithm, _LINEAR, 3, start=_start(algorithm, _LINEAR, [[1, 2, 3]] * 2)
   )
   kernels = state.model_weights['canonical']['kernel']
   np.testing.assert_array_equal(kernels[0], kernels[1])
@@ -129,7 +125,9 @@ def test_names_of_canonical_models_do_not_matter():
   )
   kernels = [[1, 2, 3], [0, -1, 1]]
   found = [
-    _run(algorithm, _LINEAR, start=_start(algorithm, _LINEAR, one))
+    toys.run_rounds(
+      algorithm, _LINEAR, 3, start=_start(algorithm, _LINEAR, one)
+    )
     for one in (kernels, kernels[::-1])
   ]
   one, other = (
@@ -143,9 +141,11 @@ def test_names_of_canonical_models_do_not_matter():
 
 def test_the_cohort_of_all_is_everybody():
   """However it is drawn; bit for bit where all have examples."""
-  state, states, _ = _run(_build(toys.mlp(), num_clusters=2), _IMAGES)
-  drawn, drawn_states, _ = _run(
-    _build(toys.mlp(), num_clusters=2, cohort_size=4), _IMAGES
+  state, states, _ = toys.run_rounds(
+    _build(toys.mlp(), num_clusters=2), _IMAGES, 3
+  )
+  drawn, drawn_states, _ = toys.run_rounds(
+    _build(toys.mlp(), num_clusters=2, cohort_size=4), _IMAGES, 3
   )
   tf.nest.map_structure(
     np.testing.assert_array_equal, (state, states), (drawn, drawn_states)
@@ -168,7 +168,9 @@ def test_one_hot_memberships_are_clustered_learning():
     one._replace(membership=hot[k])
     for one, k in zip(states, clusters, strict=True)
   ]
-  after, states, _ = _run(algorithm, _LINEAR, 1, (state, states))
+  after, states, _ = toys.run_rounds(
+    algorithm, _LINEAR, 1, start=(state, states)
+  )
   for one, k in zip(states, clusters, strict=True):
     np.testing.assert_array_equal(one.membership, hot[k])
   weights = np.array(_SIZES) / sum(_SIZES)
@@ -271,13 +273,8 @@ def test_collaborative_regressions_are_ppfl():
       + (1 - labels) * np.log(1 / (1 + np.exp(z)))
     ),
   }
-  logistic = toys.models.build_model(
-    toys.models.parse_config(
-      {'name': 'logistic_regression', 'use_bias': False}
-    ),
-    task='classification',
-    input_shape=(3,),
-    num_outputs=2,
+  logistic = toys.build(
+    {'name': 'logistic_regression', 'use_bias': False}, (3,), 2
   )
   # The logit of class 0 is 0.
   kernels = np.stack([np.zeros_like(theta), theta], axis=-1)
@@ -293,7 +290,7 @@ def test_collaborative_regressions_are_ppfl():
     )
     states = [states[0]._replace(membership=c.astype(np.float32))]
     start = (state._replace(model_weights=weights), states)
-    _, _, outputs = _run(algorithm, one, 1, start)
+    _, _, outputs = toys.run_rounds(algorithm, one, 1, start=start)
     np.testing.assert_allclose(
       outputs[0].server_metrics['objective'], expected[name], rtol=1e-5
     )

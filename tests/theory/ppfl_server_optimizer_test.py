@@ -7,7 +7,6 @@ import tensorflow as tf
 from tests.testing import toys
 from tff_algos.algorithms.ppfl import ppfl
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
 
 _SOURCE = toys.image_clients(4)
@@ -22,10 +21,9 @@ def _run(canonical, server_optimizer, num_rounds=1):
       local_training=local_training.LocalTrainingConfig(1, 4),
     ),
   )
-  runtime = debug_runtime.DebugRuntime(algorithm, 4)
   start = toys.initial_states(algorithm, _SOURCE.population)
   state, states, _ = toys.run_rounds(
-    algorithm, runtime, _SOURCE, num_rounds, start=start
+    algorithm, _SOURCE, num_rounds, start=start
   )
   return start[0], state, states
 

@@ -12,9 +12,8 @@ from collections import OrderedDict
 import numpy as np
 import tensorflow as tf
 
-from tests.testing import ppfl_oracle, toys
+from tests.testing import client_data, ppfl_oracle, toys
 from tff_algos.algorithms.ppfl import affinity, membership_descent, mixing
-from tff_algos.core import algorithm
 
 _GENERATOR = np.random.default_rng(4)
 _NUM_CLIENTS, _K, _D, _N, _LAMBDA = 6, 3, 4, 10, 0.3
@@ -66,9 +65,7 @@ def test_the_step_follows_the_gradient_of_both():
   )
   found = []
   for (x, y), c, p, pull in zip(_CLIENTS, _AT, _P, pulls, strict=True):
-    data = algorithm.ClientData(
-      tf.constant(x, tf.float32), tf.constant(y, tf.float32), tf.ones([_N])
-    )
+    data = client_data.build(x, y)
     slope, _ = membership_descent.gradient(
       mixture,
       weights,

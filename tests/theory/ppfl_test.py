@@ -185,7 +185,9 @@ def test_planted_models_are_recovered():
     ),
   )
   with toys.graph_runtime(algorithm, problem.NUM_CLIENTS) as runtime:
-    state, states, _ = toys.run_rounds(algorithm, runtime, problem.SOURCE, 200)
+    state, states, _ = toys.run_rounds(
+      algorithm, problem.SOURCE, 200, runtime=runtime
+    )
   c = np.stack([one.membership for one in states])
   found = c @ state.model_weights['canonical']['kernel'][..., 0]
   planted = problem.TRUE @ problem.THETA

@@ -7,11 +7,9 @@ from collections import OrderedDict
 import numpy as np
 import tensorflow as tf
 
-from tests.testing import toys
+from tests.testing import client_data, toys
 from tff_algos.algorithms.ppfl import affinity, membership_descent, ppfl
-from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
 from tff_algos.stages.clusters import assignment
 
@@ -47,8 +45,7 @@ def _start(algorithm):
 
 
 def _round(algorithm, start):
-  runtime = debug_runtime.DebugRuntime(algorithm, len(_C))
-  return toys.run_rounds(algorithm, runtime, _SOURCE, 1, start=start)
+  return toys.run_rounds(algorithm, _SOURCE, 1, start=start)
 
 
 def _loss_of_client(i, weights):
@@ -163,7 +160,7 @@ def test_memberships_like_one_over_the_losses_are_ifcas_choice():
   algorithm = _build(canonical=('all',), num_clusters=3)
   state, _ = toys.initial_states(algorithm, _SOURCE.population)
   models = algorithm.cluster_weights(state)
-  for i, size in enumerate(_SIZES):
+  for i in range(len(_SIZES)):
     losses = np.array(
       [
         _loss_of_client(
@@ -174,9 +171,7 @@ def test_memberships_like_one_over_the_losses_are_ifcas_choice():
     )
     shares = (1 / losses) / np.sum(1 / losses)
     examples = _SOURCE.examples(i)
-    data = algorithm_lib.ClientData(
-      tf.constant(examples.x), tf.constant(examples.y), tf.ones([int(size)])
-    )
+    data = client_data.build(examples.x, examples.y)
     chosen = assignment.best_cluster(
       assignment.cluster_losses(toys.mlp(), models, data), data.mask
     )

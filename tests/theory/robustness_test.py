@@ -12,7 +12,6 @@ from tests.testing import toys
 from tff_algos.adversaries import attacks
 from tff_algos.algorithms import registry
 from tff_algos.numerics import robust_rules
-from tff_algos.runtimes import debug_runtime
 
 _THETA = np.array([[2.0, -1.0]])
 _SOURCE = toys.linear_clients(_THETA, np.ones([11, 1]), [40] * 11)
@@ -52,7 +51,7 @@ def _build(aggregation=None, attack=None):
 def _distance(algorithm):
   """Returns the distance to the planted model after the rounds."""
   with toys.graph_runtime(algorithm, 11) as runtime:
-    state, _, _ = toys.run_rounds(algorithm, runtime, _SOURCE, _ROUNDS)
+    state, _, _ = toys.run_rounds(algorithm, _SOURCE, _ROUNDS, runtime=runtime)
   found = np.ravel(state.model_weights['kernel'])
   return np.linalg.norm(found - _THETA[0])
 
@@ -113,9 +112,8 @@ def _updates(kernel):
 def test_what_the_mean_makes_of_false_updates(attack, factor):
   """Three of eleven updates are taken as they are, zero times, negated."""
   attacked = _build(attack=attack and {'name': attack})
-  debug = debug_runtime.DebugRuntime(attacked, 11)
   before = toys.initial_states(attacked, _SOURCE.population)[0]
-  after, _, _ = toys.run_rounds(attacked, debug, _SOURCE, 1)
+  after, _, _ = toys.run_rounds(attacked, _SOURCE, 1)
   start, end = (np.ravel(s.model_weights['kernel']) for s in (before, after))
   factors = np.where(_IS_ATTACKER, factor, 1)[:, np.newaxis]
   expected = (factors * _updates(start.astype(np.float64))).mean(axis=0)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import index_hash, toys
+from tests.testing import client_data, index_hash, toys
 from tff_algos.algorithms.cmfl import last_gradient
-from tff_algos.core import algorithm, seeds
+from tff_algos.core import seeds
 from tff_algos.numerics import optimizers, unit_dropout
 from tff_algos.stages.client import local_training, objectives
 
@@ -23,13 +23,6 @@ _MODEL = dataclasses.replace(
   apply=lambda weights, x: _LINEAR.apply(weights, unit_dropout.drop(x, _LAYER)),
 )
 _OBJECTIVE = objectives.mean_loss(_MODEL, 0.5)
-
-
-def _examples():
-  generator = np.random.default_rng(0)
-  x = generator.normal(size=(10, 3)).astype(np.float32)
-  y = x @ [1, -2, 0.5] + generator.normal(size=10)
-  return x, y.astype(np.float32)
 
 
 def _config(**length):
@@ -84,14 +77,9 @@ def _numpy_training(x, y, config, num_steps):
 def test_steps_drop_anew_in_each_epoch_and_outputs_after_them_none(
   padding, length, num_steps
 ):
-  x, y = _examples()
+  x, y = client_data.regression(10)
   config = _config(**length)
-  data = algorithm.ClientData(
-    tf.constant(np.pad(x, [(0, padding), (0, 0)], constant_values=np.nan)),
-    tf.constant(np.pad(y, (0, padding), constant_values=np.nan)),
-    tf.constant([1.0] * len(y) + [0.0] * padding),
-  )
-  weights = _train(data, config)
+  weights = _train(client_data.build(x, y, 10 + padding), config)
   trained = weights['kernel'].numpy()[:, 0]
   expected = _numpy_training(x, y, config, num_steps)
   np.testing.assert_allclose(trained, expected, rtol=1e-4, atol=1e-5)
@@ -102,8 +90,7 @@ def test_steps_drop_anew_in_each_epoch_and_outputs_after_them_none(
 @pytest.mark.parametrize('num_steps', [1, 2, 3])
 def test_the_last_gradient_is_that_of_a_further_step(num_steps):
   """Step 3 begins the next epoch."""
-  x, y = _examples()
-  data = algorithm.ClientData(*map(tf.constant, (x, y, np.ones(10, 'f'))))
+  data = client_data.build(*client_data.regression(10))
   config = _config(num_local_steps=num_steps)
   before, after = (
     _train(data, dataclasses.replace(config, num_local_steps=n))

@@ -184,8 +184,8 @@ def verify(
   return verdicts
 
 
-def summarize(verdicts: list[verification.Verdict], last_hash: str) -> str:
-  """Returns a sentence with the number of verified rounds.
+def summarize(verdicts: list[verification.Verdict]) -> str:
+  """Returns the number of verified rounds, and the hash of the last line.
 
   Raises:
     DataError: If one does not; names the rounds and their errors.
@@ -197,6 +197,7 @@ def summarize(verdicts: list[verification.Verdict], last_hash: str) -> str:
       f'{len(wrong)} of {len(verdicts)} rounds do not verify:\n'
       + '\n'.join(lines)
     )
+  last_hash = verdicts[-1].line_hash if verdicts else '(no line)'
   num_whole = sum(verdict.has_uploads for verdict in verdicts)
   return (
     f'All {len(verdicts)} rounds verify, {num_whole} of them from the uploads '

@@ -65,11 +65,7 @@ def write_card(
     UserError: If there is no dataset here, or it is damaged or being built.
   """
   dataset = _local_dataset(folder).resolve()
-  place = (
-    integrity.find_current(dataset)
-    if version is None
-    else layout.version_folder(dataset, version)
-  )
+  place = integrity.find(dataset, None, version)
   flags = runner.split_flags(beam_options)
   if runner.find_handover(flags) is not None:
     flags = []

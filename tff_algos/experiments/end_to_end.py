@@ -15,8 +15,7 @@ from tff_algos.experiments import (
   served_prediction,
   training,
 )
-from tff_algos.experiments.tracking import runs as tracking
-from tff_algos.reports.run import page, summary
+from tff_algos.reports.run import summary
 
 
 def run(
@@ -52,8 +51,7 @@ def run(
   with served_prediction.asking(folder) as ask:
     # While the server starts, which takes as long.
     dataset_card = datasets.write_card(folder)
-    index = page.write_report(folder)
-    tracking.send_pictures(config, folder)
+    index = evaluating.write_report(config, folder)
     answer = ask()
   places = {
     'dataset': pathlib.Path(folder, 'dataset'),

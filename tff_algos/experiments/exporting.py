@@ -67,14 +67,13 @@ def export(
     chosen, server_state = opened.restore(round_choice)
     if client_id is not None:
       return [_export_client(opened, target, chosen, server_state, client_id)]
-    facts = lineage.describe(config, folder, opened.dataset, chosen)
+    entry, facts = lineage.of_release(
+      config, folder, target, opened.dataset, chosen, gated=False
+    )
     with releases.opened(target) as path, path.unreleased() as hidden:
       if keep_versions is not None:
         labels.read(target)  # Damaged ones are told before a release.
       bundles = write_bundles(opened, chosen, server_state, hidden)
-      entry = lineage.entry(
-        config, folder, target, opened.dataset, chosen, gated=False
-      )
       published = path.release(bundles, entry, facts)
       if keep_versions is not None:
         path.remove_old(keep_versions)

@@ -24,7 +24,6 @@ from tff_algos.experiments import (
   runtime_cache,
   training,
 )
-from tff_algos.experiments.tracking import runs as tracking
 from tff_algos.reports.plotting import gallery
 from tff_algos.reports.run import page, summary
 from tff_algos.reports.run import run as run_lib
@@ -243,9 +242,7 @@ class Experiment(rich_repr.Described):
       UserError: If `evaluate` was not called.
     """
     self._evaluated()
-    index = page.write_report(self.workdir)
-    tracking.send_pictures(self.config, self.workdir)
-    return index
+    return evaluating.write_report(self.config, self.workdir)
 
   def close(self) -> None:
     """Ends the runtime and its processes; a later call starts it again."""

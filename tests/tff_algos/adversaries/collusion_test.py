@@ -158,9 +158,7 @@ def test_attacks_come_before_whatever_the_server_makes_of_uploads():
   algorithm = attacks.attack(
     plain, attacks.AttackConfig('ipm', fraction=0.4), _IS_ATTACKER
   )
-  _, _, outputs = toys.run_rounds(
-    algorithm, debug_runtime.DebugRuntime(algorithm, 5), _CLIENTS, 1
-  )
+  _, _, outputs = toys.run_rounds(algorithm, _CLIENTS, 1)
   np.testing.assert_allclose(
     outputs[0].server_state.said, [2, -0.5 * 5.5, 9, -0.5 * 5.5, 0]
   )

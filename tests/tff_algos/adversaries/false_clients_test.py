@@ -14,7 +14,6 @@ import tensorflow as tf
 from tests.testing import running_sum, toys
 from tff_algos.adversaries import attacks, false_clients
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.runtimes import debug_runtime
 
 _CLIENTS = running_sum.source([1, 2], [10], [7])
 _IS_ATTACKER = np.array([False, True, False])
@@ -32,13 +31,7 @@ def _run(algorithm):
   """Runs one round from a total of 5; returns its output."""
   server_state, states = toys.initial_states(algorithm, _CLIENTS.population)
   server_state = server_state._replace(total=np.float32(5))
-  output = toys.run_rounds(
-    algorithm,
-    debug_runtime.DebugRuntime(algorithm, 3),
-    _CLIENTS,
-    1,
-    start=(server_state, states),
-  )
+  output = toys.run_rounds(algorithm, _CLIENTS, 1, start=(server_state, states))
   return output[2][0]
 
 

@@ -13,18 +13,12 @@ from tff_algos.adversaries import attacks
 from tff_algos.algorithms import brain_torrent
 from tff_algos.core import errors
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
 
 # Their means: (0, 1), (12, 0), none, (2, 0).
-_POINTS = [
-  np.array([[-1, 1], [1, 1]]),
-  np.array([[12, 1], [12, -1], [12, 0], [12, 0]]),
-  np.zeros((0, 2)),
-  np.array([[2, 0], [2, 0], [2, 0]]),
-]
+_POINTS = points.four()
 _SIZES = np.array([2, 4, 0, 3])
-_MEANS = np.array([[0, 1], [12, 0], [0, 0], [2, 0]])
+_MEANS = points.means(_POINTS)
 _SOURCE = points.clients(_POINTS)
 _POPULATION = _SOURCE.population
 
@@ -41,11 +35,6 @@ def _build(learning_rate=0.5):
     points.model(2),
     brain_torrent.BrainTorrentConfig(0.5, _training(learning_rate)),
   )
-
-
-def _run(algorithm, num_rounds, seed=0, source=_SOURCE):
-  runtime = debug_runtime.DebugRuntime(algorithm, len(_SIZES))
-  return toys.run_rounds(algorithm, runtime, source, num_rounds, seed)
 
 
 def _own(states):
@@ -93,7 +82,7 @@ def test_who_has_seen_everything_fetches_nothing():
 def test_rounds_and_versions_by_hand():
   """NumPy plays the same initiators; each goes half the way to its mean."""
   num_rounds = 9
-  state, states, outputs = _run(_build(), num_rounds)
+  state, states, outputs = toys.run_rounds(_build(), _SOURCE, num_rounds)
   models = _own(toys.initial_states(_build(), _POPULATION)[1]).astype(float)
   versions = np.zeros((4, 4), int)
   for round_num in range(1, num_rounds + 1):
@@ -119,7 +108,7 @@ def test_rounds_and_versions_by_hand():
 
 def test_the_model_of_reports_and_newcomers_is_the_mean_by_examples():
   algorithm = _build()
-  state, states, _ = _run(algorithm, 5)
+  state, states, _ = toys.run_rounds(algorithm, _SOURCE, 5)
   found = algorithm.cluster_weights(state)['point']
   expected = np.average(_own(states), axis=0, weights=_SIZES)
   np.testing.assert_allclose(found, [expected], rtol=1e-5)
@@ -128,7 +117,7 @@ def test_the_model_of_reports_and_newcomers_is_the_mean_by_examples():
 
 
 def test_consensus_distance_is_measured():
-  _, states, outputs = _run(_build(), 4)
+  _, states, outputs = toys.run_rounds(_build(), _SOURCE, 4)
   models = _own(states)
   mean = np.average(models, axis=0, weights=_SIZES)
   squared = ((models - mean) ** 2).sum(axis=1)
@@ -160,7 +149,7 @@ def test_initiators_have_examples_and_are_drawn_by_round_and_seed():
 def test_cost_and_messages():
   """P = 2: a model with its number of examples is 3 floats; 3 versions."""
   algorithm = _build()
-  state, _, outputs = _run(algorithm, 1)
+  state, _, outputs = toys.run_rounds(algorithm, _SOURCE, 1)
   assert outputs[0].server_metrics['num_messages'] == 0
   first, _ = toys.initial_states(algorithm, _POPULATION)
   (call,) = algorithm.plan_round(first, _POPULATION, 1, 0)
@@ -168,7 +157,7 @@ def test_cost_and_messages():
   assert call.client_inputs.share.tolist() == [0, 0, 0]
   (call,) = algorithm.plan_round(state, _POPULATION, 2, 0)
   assert call.cost == (2 * 3 + 3, 2 * 3 + 3, 1)
-  _, _, outputs = _run(algorithm, 2)
+  _, _, outputs = toys.run_rounds(algorithm, _SOURCE, 2)
   assert outputs[1].server_metrics['num_messages'] == 6
   assert outputs[1].server_metrics['num_fetched'] == 2
 
@@ -177,11 +166,10 @@ def test_an_initiator_with_nan_changes_nothing():
   broken = _initiator(2)[0]
   source = points.clients(_POINTS)
   algorithm = _build()
-  start = _run(algorithm, 1)
+  start = toys.run_rounds(algorithm, _SOURCE, 1)
   source.examples(broken).x[0] = np.nan
-  runtime = debug_runtime.DebugRuntime(algorithm, 4)
   state, states, outputs = toys.run_rounds(
-    algorithm, runtime, source, 1, 0, start[:2], first_round=2
+    algorithm, source, 1, 0, start[:2], first_round=2
   )
   assert outputs[0].num_invalid == 1
   np.testing.assert_equal(state, start[0])
@@ -195,8 +183,8 @@ def test_a_liar_keeps_its_own_model_and_the_others_get_the_false_one():
     attacks.AttackConfig('sign_flip', client_ids=('c001',)),
     np.array([False, True, False, False]),
   )
-  state, states, _ = _run(algorithm, 1)
-  expected_state, expected, _ = _run(plain, 1)
+  state, states, _ = toys.run_rounds(algorithm, _SOURCE, 1)
+  expected_state, expected, _ = toys.run_rounds(plain, _SOURCE, 1)
   np.testing.assert_array_equal(_own(states), _own(expected))
   first = _own(toys.initial_states(plain, _POPULATION)[1])[1]
   np.testing.assert_allclose(

@@ -14,18 +14,11 @@ from tff_algos.algorithms import ditto, fed_avg
 from tff_algos.core import errors
 from tff_algos.numerics import optimizers, statistics
 from tff_algos.rounds import phase_types
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
 
 # Their means: (0, 1), (0, -1), (12, 0), none, (2, 0).
-_POINTS = [
-  np.array([[-1, 1], [1, 1]]),
-  np.array([[0, -1]]),
-  np.array([[12, 1], [12, -1], [12, 0], [12, 0]]),
-  np.zeros((0, 2)),
-  np.array([[2, 0], [2, 0], [2, 0]]),
-]
-_MEANS = np.array([[0, 1], [0, -1], [12, 0], [np.nan, np.nan], [2, 0]])
+_POINTS = points.five()
+_MEANS = points.means(_POINTS)
 _SIZES = np.array([2, 1, 4, 0, 3])
 _AVAILABLE = [0, 1, 2, 4]
 _SOURCE = points.clients(_POINTS)
@@ -55,7 +48,7 @@ def _build(is_fine_tuning=False, **options):
 def _run(algorithm, num_rounds=1):
   """Returns w, the served models `[N, 2]`, numbers of updates, outputs."""
   server_state, states, outputs = toys.run_rounds(
-    algorithm, debug_runtime.DebugRuntime(algorithm, 5), _SOURCE, num_rounds
+    algorithm, _SOURCE, num_rounds
   )
   served = np.stack(
     [
@@ -123,9 +116,7 @@ def test_the_global_model_is_that_of_fed_avg(is_fine_tuning, pull):
     proximal_weight=pull,
   )
   alone = fed_avg.build_fed_avg(points.model(2), config)
-  state, _, _ = toys.run_rounds(
-    alone, debug_runtime.DebugRuntime(alone, 5), _SOURCE, 3
-  )
+  state, _, _ = toys.run_rounds(alone, _SOURCE, 3)
   np.testing.assert_array_equal(
     _run(algorithm, 3)[0], state.model_weights['point']
   )

@@ -9,7 +9,6 @@ from tests.testing import cohorts, index_hash, toys
 from tff_algos.algorithms import fed_avg
 from tff_algos.core import errors, seeds
 from tff_algos.numerics import optimizers, statistics
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
 
 _THETAS = np.array([[2.0, -1, 0.5], [1, 1, 1]])
@@ -25,11 +24,6 @@ def _build(learning_rate=0.05, epochs=1, batch_size=32, **options):
   defaults = {'cohort_size': _NUM_AVAILABLE, 'local_training': training}
   config = fed_avg.FedAvgConfig(loss_scale=0.5, **(defaults | options))
   return fed_avg.build_fed_avg(toys.linear(3), config)
-
-
-def _run(algorithm, num_rounds):
-  runtime = debug_runtime.DebugRuntime(algorithm, len(_SIZES))
-  return toys.run_rounds(algorithm, runtime, _SOURCE, num_rounds)
 
 
 def _kernel(server_state):
@@ -89,7 +83,9 @@ def test_rounds_agree_with_numpy(proximal_weight, momentum, is_kept):
       weights.append(len(y))
     w = w - server_rate * np.average(updates, axis=0, weights=weights)
   with toys.graph_runtime(algorithm, len(_SIZES)) as runtime:
-    server_state, _, outputs = toys.run_rounds(algorithm, runtime, _SOURCE, 3)
+    server_state, _, outputs = toys.run_rounds(
+      algorithm, _SOURCE, 3, runtime=runtime
+    )
   np.testing.assert_allclose(_kernel(server_state), w, rtol=1e-4)
   loss = statistics.value_of(outputs[-1].client_metrics['loss'])
   np.testing.assert_allclose(loss, np.mean(losses), rtol=1e-4)
@@ -99,8 +95,12 @@ def test_a_strong_pull_holds_clients_where_one_step_leads():
   """FedProx with mu = 1 / learning rate takes back every step but the last."""
   start = _kernel(toys.initial_states(_build(), _SOURCE.population)[0])
   pulled, one_step, free = (
-    _kernel(_run(_build(0.001, epochs, proximal_weight=weight), 1)[0]) - start
-    for epochs, weight in ((30, 1000.0), (1, 0.0), (30, 0.0))
+    _kernel(toys.run_rounds(algorithm, _SOURCE, 1)[0]) - start
+    for algorithm in (
+      _build(0.001, 30, proximal_weight=1000.0),
+      _build(0.001, 1),
+      _build(0.001, 30),
+    )
   )
   # The last gradient is that of a place one step away.
   np.testing.assert_allclose(pulled, one_step, rtol=0.02, atol=1e-5)
@@ -110,9 +110,11 @@ def test_a_strong_pull_holds_clients_where_one_step_leads():
 def test_adam_at_the_server_steps_along_the_change_of_the_mean():
   """Adam's first step is its rate times the sign, and it keeps its moments."""
   start = _kernel(toys.initial_states(_build(), _SOURCE.population)[0])
-  moved = _kernel(_run(_build(), 1)[0]) - start
+  moved = _kernel(toys.run_rounds(_build(), _SOURCE, 1)[0]) - start
   adam = optimizers.OptimizerConfig('adam', 0.01)
-  server_state, _, _ = _run(_build(server_optimizer=adam), 1)
+  server_state, _, _ = toys.run_rounds(
+    _build(server_optimizer=adam), _SOURCE, 1
+  )
   np.testing.assert_allclose(
     _kernel(server_state) - start, 0.01 * np.sign(moved), rtol=1e-3
   )

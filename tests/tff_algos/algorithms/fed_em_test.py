@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import points, toys, unigrams
+from tests.testing import client_data, points, toys, unigrams
 from tff_algos.algorithms import fed_em
-from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors, seeds
 from tff_algos.numerics import optimizers, statistics
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training, objectives, weighted_data
 from tff_algos.stages.clusters import initialization
 
@@ -51,11 +49,7 @@ def _run(algorithm, source=_SOURCE, centers=_CENTERS, memberships=None):
   for k, membership in (memberships or {}).items():
     states[k] = fed_em.ClientState(np.array(membership, np.float32))
   server_state, states, (output,) = toys.run_rounds(
-    algorithm,
-    debug_runtime.DebugRuntime(algorithm, source.population.num_clients),
-    source,
-    1,
-    start=(start, states),
+    algorithm, source, 1, start=(start, states)
   )
   memberships = np.stack([state.membership for state in states])
   return server_state.cluster_models['point'], memberships, output
@@ -131,11 +125,7 @@ def test_a_sentence_is_one_example_whose_likelihood_is_that_of_its_words():
   start = fed_em.ServerState({'logits': logits})
   _, states = toys.initial_states(algorithm, source.population)
   state, states, (output,) = toys.run_rounds(
-    algorithm,
-    debug_runtime.DebugRuntime(algorithm, 1),
-    source,
-    1,
-    start=(start, states),
+    algorithm, source, 1, start=(start, states)
   )
   joint = 0.5 * np.array([[0.8 * 0.8 * 0.2, 0.2], [0.5**3, 0.5]])
   shares = joint / joint.sum(axis=0)
@@ -154,10 +144,7 @@ def test_a_sentence_is_one_example_whose_likelihood_is_that_of_its_words():
   )
   known = algorithm.newcomers.fit(
     start,
-    algorithm_lib.ClientData(
-      *map(tf.constant, (source.examples(0).x, source.examples(0).y)),
-      tf.ones([2]),
-    ),
+    client_data.build(source.examples(0).x, source.examples(0).y),
     tf.constant([0, 0]),
   )
   np.testing.assert_allclose(known, _likeliest(2 * joint), atol=1e-4)
@@ -195,10 +182,7 @@ def test_one_loop_solves_what_separate_loops_solve(optimizer):
     local_training.LocalTrainingConfig(2, 4, optimizer),
   )
   examples = toys.linear_clients(np.eye(3), np.eye(3)[:1], [10]).examples(0)
-  data = tf.nest.map_structure(
-    tf.constant,
-    algorithm_lib.ClientData(examples.x, examples.y, np.ones(10, 'f')),
-  )
+  data = client_data.build(examples.x, examples.y)
   generator = np.random.default_rng(0)
   shares = generator.dirichlet(np.ones(3), 10).astype(np.float32)
   start = generator.normal(size=(3, 3, 1)).astype(np.float32)
@@ -280,13 +264,10 @@ def test_kmeans_comes_before_the_first_round():
     initialization=initialization.InitializationConfig('k-means++')
   )
   start = toys.initial_states(algorithm, _POPULATION)
-  with debug_runtime.DebugRuntime(algorithm, len(_POINTS)) as runtime:
-    seeded, states, _ = toys.run_rounds(
-      algorithm, runtime, _SOURCE, 1, start=start
-    )
-    server_state, _, _ = toys.run_rounds(
-      algorithm, runtime, _SOURCE, 1, start=(seeded, states), first_round=2
-    )
+  seeded, states, _ = toys.run_rounds(algorithm, _SOURCE, 1, start=start)
+  server_state, _, _ = toys.run_rounds(
+    algorithm, _SOURCE, 1, start=(seeded, states), first_round=2
+  )
   centers = seeded.cluster_models['point']
   means = [_POINTS[0].mean(axis=0), _POINTS[2].mean(axis=0)]
   np.testing.assert_allclose(np.sort(centers, axis=0), np.sort(means, axis=0))

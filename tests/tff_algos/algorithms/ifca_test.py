@@ -13,20 +13,13 @@ from tests.testing import points, toys, unigrams
 from tff_algos.algorithms import ifca
 from tff_algos.core import errors
 from tff_algos.numerics import optimizers, statistics
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
 
 _TO_THE_MEAN = local_training.LocalTrainingConfig(
   1, 32, optimizers.OptimizerConfig('sgd', 1.0)
 )
 # Their means: (0, 1), (0, -1), (10, 0), none, (2, 0).
-_POINTS = [
-  np.array([[-1, 1], [1, 1]]),
-  np.array([[0, -1]]),
-  np.array([[10, 1], [10, -1], [10, 0], [10, 0]]),
-  np.zeros((0, 2)),
-  np.array([[2, 0], [2, 0], [2, 0]]),
-]
+_POINTS = points.five(10)
 _SOURCE = points.clients(_POINTS)
 _POPULATION = _SOURCE.population
 _CENTERS = [[0, 0], [8, 0], [0, 50]]
@@ -50,11 +43,7 @@ def _run(algorithm, num_rounds, centers=_CENTERS, source=_SOURCE):
   """Returns the centers, the memberships and the outputs."""
   _, states = toys.initial_states(algorithm, source.population)
   server_state, states, outputs = toys.run_rounds(
-    algorithm,
-    debug_runtime.DebugRuntime(algorithm, source.population.num_clients),
-    source,
-    num_rounds,
-    start=(_state(centers), states),
+    algorithm, source, num_rounds, start=(_state(centers), states)
   )
   memberships = np.stack([state.membership for state in states])
   return server_state.cluster_models['point'], memberships, outputs
@@ -82,11 +71,7 @@ def test_a_client_chooses_by_the_mean_over_its_words():
   logits = unigrams.logits([0, 0.2, 0.8], [0, 0.8, 0.2])
   _, states = toys.initial_states(algorithm, source.population)
   _, (state,), _ = toys.run_rounds(
-    algorithm,
-    debug_runtime.DebugRuntime(algorithm, 1),
-    source,
-    1,
-    start=(ifca.ServerState({'logits': logits}), states),
+    algorithm, source, 1, start=(ifca.ServerState({'logits': logits}), states)
   )
   np.testing.assert_array_equal(state.membership, [0, 1])
 

@@ -17,13 +17,8 @@ from tff_algos.rounds import aggregation
 from tff_algos.runtimes import debug_runtime
 
 # Their means: (0, 1), (12, 0), none, (2, 0).
-_POINTS = [
-  np.array([[-1, 1], [1, 1]]),
-  np.array([[12, 1], [12, -1], [12, 0], [12, 0]]),
-  np.zeros((0, 2)),
-  np.array([[2, 0], [2, 0], [2, 0]]),
-]
-_MEANS = np.array([[0, 1], [12, 0], [np.nan, np.nan], [2, 0]])
+_POINTS = points.four()
+_MEANS = points.means(_POINTS)
 _SOURCE = points.clients(_POINTS)
 _POPULATION = _SOURCE.population
 # A local step goes 0.2 / 0.8 = a quarter, an aggregation step 0.2 / 0.2 * 0.5 =

@@ -11,21 +11,16 @@ from tests.testing import cohorts, index_hash, toys
 from tff_algos.adversaries import attacks, collusion
 from tff_algos.algorithms import fed_avg, partial_fed_avg
 from tff_algos.core import errors, seeds
-from tff_algos.models import registry as models
 from tff_algos.numerics import optimizers, statistics
 from tff_algos.privacy import mechanism, private_algorithm
 from tff_algos.rounds import phase_types
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
 
 _THETAS = np.array([[2.0, -1, 0.5], [1, 1, 1]])
 _SIZES = (7, 0, 1, 9, 5)
 _SOURCE = toys.linear_clients(_THETAS, np.full((5, 2), 0.5), _SIZES)
-_MODEL = models.build_model(
-  models.parse_config({'name': 'linear_regression', 'use_bias': True}),
-  task='regression',
-  input_shape=(3,),
-  num_outputs=1,
+_MODEL = toys.build(
+  {'name': 'linear_regression', 'use_bias': True}, (3,), 1, 'regression'
 )
 _IDS = _SOURCE.population.client_ids
 
@@ -52,11 +47,6 @@ def _build(model=_MODEL, **options):
   return partial_fed_avg.build_partial_fed_avg(
     model, partial_fed_avg.PartialFedAvgConfig(**options)
   )
-
-
-def _run(algorithm, num_rounds=2, source=_SOURCE, **arguments):
-  runtime = debug_runtime.DebugRuntime(algorithm, len(_SIZES))
-  return toys.run_rounds(algorithm, runtime, source, num_rounds, **arguments)
 
 
 def _data(k):
@@ -113,7 +103,7 @@ def _oracle(schedule, num_rounds, interval):
 def test_rounds_agree_with_numpy(schedule, interval):
   """float32, so to 1e-4."""
   algorithm = _build(schedule=schedule, personalization_interval=interval)
-  server_state, states, outputs = _run(algorithm, 3)
+  server_state, states, outputs = toys.run_rounds(algorithm, _SOURCE, 3)
   w, biases, loss = _oracle(schedule, 3, interval)
   kernel = server_state.shared_weights['kernel'][:, 0]
   np.testing.assert_allclose(kernel, w, rtol=1e-4)
@@ -131,14 +121,18 @@ def test_rounds_agree_with_numpy(schedule, interval):
 
 def _fed_avg(model):
   config = fed_avg.FedAvgConfig(**_OPTIONS)
-  server_state, _, _ = _run(fed_avg.build_fed_avg(model, config))
+  server_state, _, _ = toys.run_rounds(
+    fed_avg.build_fed_avg(model, config), _SOURCE, 2
+  )
   return server_state.model_weights
 
 
 @pytest.mark.parametrize('schedule', partial_fed_avg.SCHEDULES)
 def test_with_nothing_private_it_is_fed_avg(schedule):
   """Bit for bit."""
-  server_state, _, _ = _run(_build(private=(), schedule=schedule))
+  server_state, _, _ = toys.run_rounds(
+    _build(private=(), schedule=schedule), _SOURCE, 2
+  )
   np.testing.assert_equal(
     dict(server_state.shared_weights), dict(_fed_avg(_MODEL))
   )
@@ -148,7 +142,7 @@ def test_with_a_private_body_a_model_of_one_layer_is_trained_by_fed_avg():
   """LG-FedAvg; bit for bit."""
   one_layer = toys.linear(3)
   algorithm = _build(one_layer, private=('all_but_last_layer',))
-  server_state, _, _ = _run(algorithm)
+  server_state, _, _ = toys.run_rounds(algorithm, _SOURCE, 2)
   np.testing.assert_equal(
     dict(server_state.shared_weights), dict(_fed_avg(one_layer))
   )
@@ -166,9 +160,8 @@ def test_with_everything_private_an_attack_changes_nothing(attack):
     attacks.AttackConfig(attack, fraction=0.4),
     np.array([False, False, True, False, True]),
   )
-  (_, found, outputs), (_, expected, _) = map(
-    _run, (algorithm, _build(**options))
-  )
+  _, found, outputs = toys.run_rounds(algorithm, _SOURCE, 2)
+  _, expected, _ = toys.run_rounds(_build(**options), _SOURCE, 2)
   for one, other in zip(found, expected, strict=True):
     np.testing.assert_equal(one, other)
   assert outputs[0].server_state.shared_weights == {}
@@ -178,7 +171,7 @@ def test_with_everything_private_no_noise_can_be_added():
   algorithm = private_algorithm.make_private(
     _build(private=('all',), cohort_size=0),
     mechanism.PrivacyConfig(noise_multiplier=1.0),
-    private_algorithm.Facts(num_clients=4, num_rounds=1),
+    private_algorithm.Facts(4, 1, ''),
   )
   with pytest.raises(errors.ConfigError, match="'train' .* sums no field"):
     phase_types.check_algorithm(algorithm)
@@ -186,7 +179,7 @@ def test_with_everything_private_no_noise_can_be_added():
 
 def test_with_everything_private_each_client_is_alone_and_nothing_is_sent():
   algorithm = _build(private=('all',), cohort_size=0)
-  server_state, states, outputs = _run(algorithm, 2)
+  server_state, states, outputs = toys.run_rounds(algorithm, _SOURCE, 2)
   before, _ = toys.initial_states(algorithm, _SOURCE.population)
   start = before.initial_private_weights
   for k in np.flatnonzero(_SIZES):
@@ -233,7 +226,7 @@ def test_cost_counts_the_shared_weights(schedule, num_solves):
 
 
 def test_who_was_not_drawn_keeps_its_private_weights():
-  _, states, _ = _run(_build(), 1)
+  _, states, _ = toys.run_rounds(_build(), _SOURCE, 1)
   drawn = _cohort(1)
   for k, state in enumerate(states):
     assert (state.private_weights['bias'][0] != 0) == (k in drawn)
@@ -250,7 +243,7 @@ def test_private_weights_start_alike_or_not():
 
 def test_new_users_get_the_shared_weights_and_the_first_private_ones():
   algorithm = _build()
-  server_state, _, _ = _run(algorithm, 1)
+  server_state, _, _ = toys.run_rounds(algorithm, _SOURCE, 1)
   stacked = algorithm.cluster_weights(server_state)
   np.testing.assert_array_equal(
     stacked['kernel'][0], server_state.shared_weights['kernel']

@@ -18,14 +18,8 @@ from tff_algos.rounds import evaluation
 from tff_algos.runtimes import debug_runtime
 
 # Their means: (0, 1), (0, -1), (12, 0), none, (2, 0).
-_POINTS = [
-  np.array([[-1, 1], [1, 1]]),
-  np.array([[0, -1]]),
-  np.array([[12, 1], [12, -1], [12, 0], [12, 0]]),
-  np.zeros((0, 2)),
-  np.array([[2, 0], [2, 0], [2, 0]]),
-]
-_MEANS = np.array([[0, 1], [0, -1], [12, 0], [np.nan, np.nan], [2, 0]])
+_POINTS = points.five()
+_MEANS = points.means(_POINTS)
 _SOURCE = points.clients(_POINTS)
 _POPULATION = _SOURCE.population
 _START = np.array([4.0, 8.0])
@@ -52,7 +46,6 @@ def _run(algorithm, num_rounds=1):
   states = [per_fed_avg.ClientState(weights) for _ in _POINTS]
   server_state, states, outputs = toys.run_rounds(
     algorithm,
-    debug_runtime.DebugRuntime(algorithm, 5),
     _SOURCE,
     num_rounds,
     start=(per_fed_avg.ServerState(weights), states),
@@ -92,9 +85,7 @@ def test_the_model_that_is_scored_has_seen_training_examples_only():
   scored with the model adapted to its training points, and none moves.
   """
   algorithm = _build()
-  server_state, states, _ = toys.run_rounds(
-    algorithm, debug_runtime.DebugRuntime(algorithm, 5), _SOURCE, 1
-  )
+  server_state, states, _ = toys.run_rounds(algorithm, _SOURCE, 1)
   served = [np.array(one.personalized_weights['point']) for one in states]
   test_points = np.random.default_rng(0).normal(size=(5, 6, 2))
   test_source = points.clients(list(test_points))

@@ -13,7 +13,6 @@ from tests.testing import cohorts, points, toys
 from tff_algos.algorithms import pfedme
 from tff_algos.core import errors
 from tff_algos.rounds import phase_types
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import moreau_envelope
 
 _HALF_WAY = moreau_envelope.MoreauEnvelopeConfig(
@@ -46,11 +45,7 @@ def _run(num_rounds=1, source=_SOURCE, **options):
   _, states = toys.initial_states(algorithm, source.population)
   state = pfedme.ServerState({'point': np.zeros(2, np.float32)})
   state, states, outputs = toys.run_rounds(
-    algorithm,
-    debug_runtime.DebugRuntime(algorithm, 4),
-    source,
-    num_rounds,
-    start=(state, states),
+    algorithm, source, num_rounds, start=(state, states)
   )
   thetas = np.stack([one.personalized_weights['point'] for one in states])
   updates = [int(one.num_updates) for one in states]

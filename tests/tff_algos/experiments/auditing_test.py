@@ -108,7 +108,9 @@ def test_honest_logs_verify(dataset, tmp_path, change, algorithm):
   verdicts = auditing.verify(experiment.parse(values), tmp_path)
   assert [one.round_num for one in verdicts] == [1, 2, 3, 4]
   assert [one.faults for one in verdicts] == [()] * 4
-  assert 'All 4 rounds verify' in auditing.summarize(verdicts, 'abc')
+  text = auditing.summarize(verdicts)
+  assert text.startswith('All 4 rounds verify')
+  assert text.endswith(f' {audit_log.read(tmp_path)[-1][1]}.')
 
 
 def test_the_log_of_a_continued_run_verifies_with_a_schedule_of_its_own(
@@ -148,10 +150,11 @@ def test_other_experiments_are_told_what_it_is_for(tmp_path):
 
 def test_one_round_that_does_not_verify_is_a_failure():
   verdicts = [
-    verification.Verdict(round_num, True, faults)
+    verification.Verdict(round_num, True, faults, 'abc')
     for round_num, faults in ((1, ()), (2, ('a', 'b')), (3, ()))
   ]
   with pytest.raises(
     errors.DataError, match='1 of 3 rounds do not verify:\nround 2: a; b$'
   ):
-    auditing.summarize(verdicts, 'abc')
+    auditing.summarize(verdicts)
+  assert '(no line)' in auditing.summarize([])

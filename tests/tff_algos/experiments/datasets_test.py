@@ -124,6 +124,11 @@ def test_a_version_that_is_not_the_current_one(tmp_path):
   assert _card(tmp_path) == path  # There is no other.
 
 
+def test_a_version_that_was_removed(workdir):
+  with pytest.raises(errors.DataError, match="has no version 'no'; it was rem"):
+    datasets.write_card(workdir, version='no')
+
+
 def test_no_dataset(tmp_path):
   with pytest.raises(errors.DataError, match='Make one with binaries.preproc'):
     datasets.write_card(tmp_path)

@@ -1,12 +1,17 @@
+import contextlib
 import json
 import shutil
+from unittest import mock
 
 import numpy as np
 import pytest
 
-from tests.testing import csv_files
+from tests.testing import csv_files, tracked
 from tff_algos.core import errors
+from tff_algos.evaluation import round_time
 from tff_algos.experiments import evaluating, tables
+from tff_algos.experiments.tracking import runs as tracking
+from tff_algos.reports.run import page
 
 
 def _metrics(folder) -> list[dict[str, str]]:
@@ -154,3 +159,22 @@ def test_round_that_was_not_saved_is_refused(finished_run, folder):
   with pytest.raises(errors.CheckpointError, match='rounds 2, 3'):
     evaluating.evaluate(finished_run.config, folder, 1)
   assert not (folder / 'evaluation').exists()
+
+
+def test_pictures_of_a_report_are_sent(finished_run, tmp_path, monkeypatch):
+  def write_report(folder, clock):
+    assert clock.rates == (1e6,)
+    return tracked.write_picture(folder).with_name('index.html')
+
+  found = mock.Mock()
+  monkeypatch.setattr(page, 'write_report', write_report)
+  monkeypatch.setattr(
+    tracking, 'opened', lambda *_: contextlib.nullcontext(found)
+  )
+  index = evaluating.write_report(
+    finished_run.config, tmp_path, round_time.read_clock(['rates=1e6'])
+  )
+  assert index == tmp_path / 'report' / 'index.html'
+  found.add_pictures.assert_called_once_with(
+    [tmp_path / 'report' / 'accuracy.png']
+  )

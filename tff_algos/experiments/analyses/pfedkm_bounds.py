@@ -72,7 +72,8 @@ def repeat(
       probe.run_round(state, round_num)
       solved = opened.store.load(clients).personalized_weights
       opened.store.discard()
-      received = _vectors(state)[state.cluster_assignment[clients]]
+      models = theorems.vectors(state.cluster_models)
+      received = models[state.cluster_assignment[clients]]
       wrong = theorems.vectors(solved) - envelopes.minimizers(received)
       prox_errors.append(float(np.sqrt(np.sum(wrong**2, axis=1).mean())))
       state, _ = opened.run_round(state, round_num)
@@ -92,13 +93,10 @@ def _one_step(config: experiment.ExperimentConfig):
   )
 
 
-def _vectors(state: pfedkm.ServerState) -> np.ndarray:
-  return theorems.vectors(state.cluster_models)
-
-
 def _look(state, clients, envelopes):
   """Returns Omega, grad F_K, the assignment and F_K; 0 for an empty cluster."""
-  models, assignment = _vectors(state), state.cluster_assignment[clients]
+  models = theorems.vectors(state.cluster_models)
+  assignment = state.cluster_assignment[clients]
   received = models[assignment]
   members = assignment == np.arange(len(models))[:, np.newaxis]
   shares = members / np.maximum(members.sum(axis=1, keepdims=True), 1)

@@ -110,6 +110,7 @@ def read(path: pathlib.Path) -> Table:
 
   Raises:
     DataError: If it is missing, empty, damaged or of another kind.
+    OSError: If the disk fails.
   """
   try:
     if path.suffix == '.parquet':
@@ -123,6 +124,8 @@ def read(path: pathlib.Path) -> Table:
     *(OSError, EOFError, UnicodeDecodeError, csv.Error, lzma.LZMAError),
     *(zlib.error, pyarrow.ArrowException, OverflowError),
   ) as error:
+    if errors.is_of_disk(error):
+      raise
     raise errors.DataError(
       f'{path} is no CSV file in UTF-8 and no Parquet file: {error}. Convert '
       'it, or name the right file.'

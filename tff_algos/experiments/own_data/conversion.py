@@ -130,13 +130,17 @@ def from_client_data(
     dataset: See `from_arrays`.
 
   Raises:
-    DataError: If an element has no such key.
+    DataError: If an element has no such key, or a client's elements are not of
+      one shape.
     UserError: See `from_arrays`.
   """
 
   def read(one: Any) -> dict[str, tuple[Any, Any]]:
     return {
-      client: _elements(one.create_tf_dataset_for_client(client), x, y)
+      # Now: as a list of small arrays it takes several times the memory.
+      client: _pair(
+        client, _elements(one.create_tf_dataset_for_client(client), x, y)
+      )
       for client in one.client_ids
     }
 
@@ -302,8 +306,8 @@ def _join(what: str, arrays: Sequence[Array]) -> Array:
   return joined
 
 
-def _elements(elements: Any, x: str, y: str) -> tuple[Array, Array]:
-  """Returns the examples of a `tf.data.Dataset`."""
+def _elements(elements: Any, x: str, y: str) -> tuple[list[Any], list[Any]]:
+  """Returns the features and the labels of a `tf.data.Dataset`."""
   rows = [*elements.as_numpy_iterator()]
   if rows and isinstance(rows[0], Mapping):
     for key in (x, y):
@@ -313,10 +317,7 @@ def _elements(elements: Any, x: str, y: str) -> tuple[Array, Array]:
           f'{", ".join(rows[0])}'
         )
     rows = [(row[x], row[y]) for row in rows]
-  return (
-    np.array([row[0] for row in rows]),
-    np.array([row[1] for row in rows]),
-  )
+  return [row[0] for row in rows], [row[1] for row in rows]
 
 
 def _spelled(values: Iterable[Any], names: Sequence[str] | None) -> list[Any]:

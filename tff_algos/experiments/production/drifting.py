@@ -140,6 +140,11 @@ def _measure_statistics(
   try:
     return _read(dataset.path)
   except errors.DataError:
+    if dataset.address is not None:  # Here is a copy without examples.
+      raise errors.DataError(
+        f'the dataset at {dataset.address} has no sound statistics: make them '
+        f'with binaries.card --workdir={dataset.address}'
+      ) from None
     place = dataset.path.resolve()
     with staging_lib.open_staging(place.parents[1]) as staging:
       statistics.measure(staging, place)

@@ -55,11 +55,9 @@ class GateConfig:
   def __post_init__(self):
     for field in dataclasses.fields(self):
       if field.name.endswith('fall'):
-        checks.check_at_least(
-          f'gate.{field.name}', getattr(self, field.name), 0
-        )
-    checks.check_proper_share('gate.confidence', self.confidence)
-    checks.check_int('gate.min_units', self.min_units, minimum=2)
-    checks.check_int('gate.num_resamples', self.num_resamples, minimum=100)
-    checks.check_int('gate.batch_size', self.batch_size, minimum=1)
-    checks.check_positive('gate.max_batch_seconds', self.max_batch_seconds)
+        checks.check_at_least(field.name, getattr(self, field.name), 0)
+    checks.check_proper_share('confidence', self.confidence)
+    checks.check_int('min_units', self.min_units, minimum=2)
+    checks.check_int('num_resamples', self.num_resamples, minimum=100)
+    checks.check_int('batch_size', self.batch_size, minimum=1)
+    checks.check_positive('max_batch_seconds', self.max_batch_seconds)

@@ -43,7 +43,6 @@ from tff_algos.experiments.production import (
 from tff_algos.export import manifest, plain_prediction, releases
 from tff_algos.training import checkpoint
 
-CANDIDATE = 'candidate'
 _PLAIN_SECONDS = 600
 # Signals by which others end a process; a bundle may be the reason of the rest.
 _KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -76,7 +75,7 @@ class _Units(NamedTuple):
 
 def candidate_folder(folder: str | os.PathLike[str]) -> pathlib.Path:
   """Returns the folder of a run's candidate."""
-  return pathlib.Path(folder, CANDIDATE)
+  return pathlib.Path(folder, 'candidate')
 
 
 def gate(
@@ -169,7 +168,7 @@ def is_released(
   return (
     kept.subject == subject
     and _has_candidate(kept, folder)
-    and _was_released(kept, export_dir)
+    and find_release(kept, export_dir) is not None
   )
 
 
@@ -183,12 +182,15 @@ def _has_candidate(
     return False
 
 
-def _was_released(
-  kept: gate_record.GateRecord, export_dir: str | os.PathLike[str]
-) -> bool:
-  history = releases.read_history(export_dir)
-  bundles = [release.bundles for release in history]
-  return kept.blessed and kept.candidate in bundles
+def find_release(
+  record: gate_record.GateRecord, export_dir: str | os.PathLike[str]
+) -> releases.Release | None:
+  """Returns the release of a blessed candidate, if it was released."""
+  for release in releases.read_history(export_dir):
+    # A rollback, which has the same bundles, comes after it.
+    if record.blessed and release.bundles == record.candidate:
+      return release
+  return None
 
 
 def candidate_sha256(folder: str | os.PathLike[str]) -> dict[str, str]:
@@ -237,7 +239,7 @@ def _still_holds(
   if kept.candidate and not _has_candidate(kept, folder):
     return False
   try:
-    if _was_released(kept, target):
+    if find_release(kept, target) is not None:
       return True
     # A batch that took too long on a busy machine is measured again.
     is_lasting = kept.checks.get(_IN_TIME, True)

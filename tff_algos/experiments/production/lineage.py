@@ -56,7 +56,7 @@ def describe(
   }
 
 
-def entry(
+def of_release(
   config: experiment.ExperimentConfig,
   folder: str | os.PathLike[str],
   export_dir: str | os.PathLike[str],
@@ -64,12 +64,12 @@ def entry(
   round_num: int,
   *,
   gated: bool,
-) -> releases.Release:
-  """Returns the line of the history for an export.
+) -> tuple[releases.Release, dict[str, Any]]:
+  """Returns the line of the history for a release, and its lineage.
 
   The version and the bundles are set by `ExportPath.release`.
   """
-  return releases.Release(
+  entry = releases.Release(
     version=0,
     bundles={},
     run=_relative(folder, export_dir),
@@ -78,6 +78,7 @@ def entry(
     dataset_version=dataset.version,
     gated=gated,
   )
+  return entry, describe(config, folder, dataset, round_num)
 
 
 def write(

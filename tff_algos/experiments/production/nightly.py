@@ -37,7 +37,6 @@ from tff_algos.experiments.production import (
   lineage,
   releasing,
 )
-from tff_algos.experiments.tracking import runs as tracking
 from tff_algos.export import releases
 from tff_algos.reports.run import page
 from tff_algos.training import checkpoint, continuation, workdir
@@ -392,8 +391,7 @@ class _Night:
     )
     if not record.blessed:  # Else it is written after the release, at its end.
       lineage.write(self._config, self._run, self._export)
-    page.write_report(self._run)
-    tracking.send_pictures(self._config, self._run)
+    evaluating.write_report(self._config, self._run)
     gate_record.require_blessed(record)
 
   def _is_backfill(self) -> bool:

@@ -52,14 +52,13 @@ def release(
   with experiment.open_dataset(folder) as dataset:
     if dataset.version != record.dataset_version:
       raise _stale(folder, f'the dataset is now {dataset.version}')
-    facts = lineage.describe(config, folder, dataset, record.round_num)
-    entry = lineage.entry(
+    entry, facts = lineage.of_release(
       config, folder, target, dataset, record.round_num, gated=True
     )
   with releases.opened(target) as path:
     if keep_versions is not None:
       labels.read(target)  # Damaged ones are told before a release.
-    found = _find(path, record)
+    found = gating.find_release(record, target)
     if found is None:
       if record.thresholds != config_lib.to_dict(config.gate):
         raise _stale(folder, 'config.gate has other thresholds now')
@@ -127,16 +126,6 @@ def _check_champion(
       if record.champion
       else 'it was compared with no champion, and now there is one',
     )
-
-
-def _find(
-  path: releases.ExportPath, record: gate_record.GateRecord
-) -> releases.Release | None:
-  """Returns the release of a candidate, if it was released."""
-  for release_ in path.history:
-    if release_.rollback_of is None and release_.bundles == record.candidate:
-      return release_
-  return None
 
 
 def _read_record(

@@ -1,11 +1,12 @@
 """Grid of a sweep: the product of its axes and the seeds."""
 
+import contextlib
 import copy
 import itertools
 import os
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tff_algos.core import errors, sealed_json
@@ -110,7 +111,10 @@ def experiment_of(
   config_values.assign(changed, 'seed', seed, '--num_seeds')
   if not fixed_dataset:
     config_values.assign(changed, 'dataset.seed', seed, '--num_seeds')
-  return _parse(changed, label)
+  try:
+    return experiment.parse_plain(changed)
+  except errors.ConfigError as error:
+    raise errors.ConfigError(f'{label}: {error}') from None
 
 
 def write_plan(
@@ -140,6 +144,33 @@ def write_plan(
   path = pathlib.Path(workdir, plan_lib.FILE)
   sealed_json.write(path, plan_lib.to_dict(plan))
   return plan
+
+
+@contextlib.contextmanager
+def recording(
+  plan: plan_lib.Plan, workdir: pathlib.Path
+) -> Iterator[dict[str, str]]:
+  """Writes a plan before its runs, and again when they end, also by an error.
+
+  Args:
+    plan: The plan.
+    workdir: Folder of the sweep.
+
+  Yields:
+    Folder of a run -> why it was refused, for the caller to fill.
+
+  Raises:
+    ConfigError: As `write_plan`.
+  """
+  write_plan(plan, workdir)
+  refused: dict[str, str] = {}
+  try:
+    yield refused
+  except BaseException:
+    with contextlib.suppress(errors.UserError, OSError):
+      write_plan(plan, workdir, refused)
+    raise
+  write_plan(plan, workdir, refused)
 
 
 def check_kind(workdir: str | os.PathLike[str], kind: str) -> None:
@@ -230,13 +261,6 @@ def _folder(
   label = plan_lib.label(axes, cell).replace(', ', ',')
   place = re.sub(r'[^\w.,=+-]+', '-', label).strip('-')
   return f'{place}/seed_{seed}' if place else f'seed_{seed}'
-
-
-def _parse(values: dict[str, Any], label: str) -> experiment.ExperimentConfig:
-  try:
-    return experiment.parse_plain(values)
-  except errors.ConfigError as error:
-    raise errors.ConfigError(f'{label}: {error}') from None
 
 
 def _check_different(folders: Sequence[str]) -> None:

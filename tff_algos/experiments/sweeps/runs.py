@@ -19,9 +19,7 @@ from tff_algos.experiments import (
   training,
 )
 from tff_algos.experiments.sweeps import grid
-from tff_algos.experiments.tracking import runs as tracking
 from tff_algos.privacy import private_algorithm
-from tff_algos.reports.run import page
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.training import checkpoint, continuation
@@ -46,25 +44,22 @@ def sweep(runs: grid.Grid, folder: str | os.PathLike[str]) -> plan_lib.Plan:
       resumes the sweep.
   """
   workdir = pathlib.Path(folder)
-  planned = grid.write_plan(runs.plan, workdir).runs
-  refused = {}
-  try:
-    with runtime_cache.KeptRuntime() as kept:
-      for index, config in enumerate(runs.configs):
-        run = planned[index]
-        logging.info('Run %d of %d: %s', index + 1, len(planned), run.folder)
-        try:
-          make(config, workdir / run.folder, workdir / 'datasets', kept)
-        except errors.InfrastructureError:
-          raise
-        except errors.UserError as error:
-          logging.warning('%s is refused: %s', run.folder, error)
-          refused[run.folder] = str(error)
-  except BaseException:
-    with contextlib.suppress(errors.UserError, OSError):
-      grid.write_plan(runs.plan, workdir, refused)
-    raise
-  return grid.write_plan(runs.plan, workdir, refused)
+  planned = runs.plan.runs
+  with (
+    grid.recording(runs.plan, workdir) as refused,
+    runtime_cache.KeptRuntime() as kept,
+  ):
+    for index, config in enumerate(runs.configs):
+      run = planned[index]
+      logging.info('Run %d of %d: %s', index + 1, len(planned), run.folder)
+      try:
+        make(config, workdir / run.folder, workdir / 'datasets', kept)
+      except errors.InfrastructureError:
+        raise
+      except errors.UserError as error:
+        logging.warning('%s is refused: %s', run.folder, error)
+        refused[run.folder] = str(error)
+  return plan_lib.read(workdir)
 
 
 def check_all_ran(plan: plan_lib.Plan) -> None:
@@ -106,11 +101,10 @@ def make(
   # From here on a page is there if the run is finished.
   _page(folder).unlink(missing_ok=True)
   evaluating.evaluate(config, folder, kept=kept)
-  page.write_report(folder)
   try:
-    tracking.send_pictures(config, folder)
+    evaluating.write_report(config, folder)
   except BaseException:
-    _page(folder).unlink()
+    _page(folder).unlink(missing_ok=True)
     raise
 
 

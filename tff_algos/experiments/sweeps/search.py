@@ -38,7 +38,7 @@ from tff_algos.training import selection
 
 _FILE = 'search.db'
 _NAME = 'search'
-_TRIAL = plan_lib.Axis('trial', 'trial', ())
+_TRIAL = 'trial'
 # Trials that are never pruned, before there is a median to compare with; and
 # the part of a run's rounds in which none is.
 _NUM_UNPRUNED = 5
@@ -301,8 +301,8 @@ class _TrialQueue:
     axes = [
       plan_lib.Axis(key, name, values)
       for key, name, values in zip(
-        [_TRIAL.key, *keys],
-        [_TRIAL.name, *grid.names(keys)],
+        [_TRIAL, *keys],
+        [_TRIAL, *grid.names(keys)],
         distinct or [()] * (1 + len(keys)),
         strict=True,
       )

@@ -113,15 +113,9 @@ def sweep(
     plugins: Plug-ins that the configs need.
   """
   workdir = pathlib.Path(folder).absolute()
-  grid.write_plan(expanded.plan, workdir)
-  queue = _GridQueue(expanded, workdir, plugins)
-  try:
-    execute(queue, engine)
-  except BaseException:
-    with contextlib.suppress(errors.UserError, OSError):
-      grid.write_plan(expanded.plan, workdir, queue.refused)
-    raise
-  return grid.write_plan(expanded.plan, workdir, queue.refused)
+  with grid.recording(expanded.plan, workdir) as refused:
+    execute(_GridQueue(expanded, workdir, plugins, refused), engine)
+  return plan_lib.read(workdir)
 
 
 def execute(queue: Queue, engine: Engine) -> None:
@@ -211,7 +205,6 @@ class _GridQueue:
   """Runs of a grid.
 
   Attributes:
-    refused: Folder of a run -> why it was refused.
     num_rounds: Rounds of all unfinished runs.
   """
 
@@ -220,8 +213,9 @@ class _GridQueue:
     expanded: grid.Grid,
     workdir: pathlib.Path,
     plugins: Sequence[str],
+    refused: dict[str, str],
   ):
-    self.refused: dict[str, str] = {}
+    self._refused = refused
     self._tasks: list[run_process.Task] = []
     for run, config in zip(expanded.plan.runs, expanded.configs, strict=True):
       if runs.is_finished(config, workdir / run.folder):
@@ -245,7 +239,7 @@ class _GridQueue:
     self, task: run_process.Task, error: errors.UserError | None
   ) -> None:
     if error is not None:
-      self.refused[task.run] = str(error)
+      self._refused[task.run] = str(error)
 
 
 def make_task(

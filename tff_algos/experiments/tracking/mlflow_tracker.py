@@ -1,7 +1,6 @@
 """MLflow as a tracker."""
 
 import contextlib
-import math
 import pathlib
 import shutil
 import tempfile
@@ -160,9 +159,8 @@ class MlflowTracker:
   def _send(self, metrics: Mapping[str, float], step: int) -> None:
     now = int(1000 * time.time())
     entries = [
-      self._entities.Metric(name, float(value), now, step)
-      for name, value in metrics.items()
-      if not math.isnan(value)
+      self._entities.Metric(name, value, now, step)
+      for name, value in tracker.numbers(metrics).items()
     ]
     with self._failures():
       for first in range(0, len(entries), _MAX_METRICS):

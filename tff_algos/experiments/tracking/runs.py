@@ -76,16 +76,6 @@ def remember(
   sealed_json.write(path, ids)
 
 
-def send_pictures(
-  config: experiment.ExperimentConfig, folder: str | os.PathLike[str]
-) -> None:
-  """Sends the pictures of a workdir's report."""
-  with opened(config, folder) as found:
-    if found is not None:
-      report = pathlib.Path(folder, 'report')
-      found.add_pictures(sorted(report.glob('*.png')))
-
-
 def register(
   config: experiment.ExperimentConfig,
   folder: str | os.PathLike[str],

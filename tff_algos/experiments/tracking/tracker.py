@@ -1,6 +1,7 @@
 """What a tracker receives: params, metrics, pictures, exported models."""
 
 import dataclasses
+import math
 import pathlib
 import re
 from collections.abc import Mapping
@@ -109,6 +110,15 @@ class Tracker(Protocol):
   def close(self, has_failed: bool = False) -> None:
     """Sends what is left, and whether the program failed."""
     ...
+
+
+def numbers(metrics: Mapping[str, float]) -> dict[str, float]:
+  """Returns the metrics that have a value, which is NaN for the others."""
+  return {
+    name: float(value)
+    for name, value in metrics.items()
+    if not math.isnan(value)
+  }
 
 
 def read_model(bundle: pathlib.Path) -> Model:

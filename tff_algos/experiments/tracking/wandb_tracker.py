@@ -1,7 +1,6 @@
 """Weights & Biases as a tracker."""
 
 import contextlib
-import math
 import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -74,13 +73,13 @@ class WandbTracker:
   def record(self, round_num: int, metrics: Mapping[str, float]) -> None:
     """Sends the metrics of a round; rounds before the last are ignored."""
     with self._failures():
-      self._run.log(_numbers(metrics), step=round_num)
+      self._run.log(tracker.numbers(metrics), step=round_num)
     self._has_rounds = True
 
   def summarize(self, metrics: Mapping[str, float]) -> None:
     """Sets the metrics of an evaluation as `evaluation/...` of the summary."""
     with self._failures():
-      for name, value in _numbers(metrics).items():
+      for name, value in tracker.numbers(metrics).items():
         self._run.summary[f'evaluation/{name}'] = value
 
   def add_pictures(self, paths: list[pathlib.Path]) -> None:
@@ -129,14 +128,6 @@ class WandbTracker:
         'WANDB_MODE=offline, and run the same command again; '
         "--config.tracking.name='' goes on without a tracker"
       ) from error
-
-
-def _numbers(metrics: Mapping[str, float]) -> dict[str, float]:
-  return {
-    name: float(value)
-    for name, value in metrics.items()
-    if not math.isnan(value)
-  }
 
 
 def _described(field: tracker.Field) -> dict[str, Any]:

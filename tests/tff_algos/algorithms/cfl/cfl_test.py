@@ -48,7 +48,7 @@ def _build(**options):
 
 def _run(algorithm, num_rounds=_NUM_ROUNDS):
   with toys.graph_runtime(algorithm, _NUM_CLIENTS) as runtime:
-    return toys.run_rounds(algorithm, runtime, _SOURCE, num_rounds)
+    return toys.run_rounds(algorithm, _SOURCE, num_rounds, runtime=runtime)
 
 
 @functools.cache

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import index_hash, toys
+from tests.testing import client_data, index_hash, toys
 from tff_algos.algorithms.cmfl import last_gradient
 from tff_algos.core import algorithm, errors, seeds
 from tff_algos.numerics import optimizers
@@ -22,16 +22,8 @@ _RATE = 0.05
 
 def _data(size, capacity, seed=0):
   """Examples of a linear model; NaN lies in the padding, if that is not all."""
-  generator = np.random.default_rng(seed)
-  filling = np.nan if size else 0.0
-  x = np.full((capacity, 3), filling, np.float32)
-  y = np.full(capacity, filling, np.float32)
-  x[:size] = generator.normal(size=(size, 3))
-  y[:size] = x[:size] @ [1, -2, 0.5] + generator.normal(size=size)
-  mask = np.arange(capacity) < size
-  return algorithm.ClientData(
-    tf.constant(x), tf.constant(y), tf.constant(mask.astype(np.float32))
-  )
+  x, y = client_data.regression(size, seed)
+  return client_data.build(x, y, capacity, np.nan if size else 0.0)
 
 
 def _config(num_local_steps=0, num_local_epochs=1, **options):

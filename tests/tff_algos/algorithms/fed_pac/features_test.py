@@ -8,7 +8,7 @@ from tests.testing import contract, toys
 from tff_algos.algorithms.fed_pac import features
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
-from tff_algos.models import keras_models, registry
+from tff_algos.models import keras_models
 
 _MODEL = toys.mlp()
 _WEIGHTS = {
@@ -100,12 +100,7 @@ def test_sums_by_class_leave_padding_out():
   'model',
   [
     toys.linear(3),
-    registry.build_model(
-      registry.parse_config({'name': 'logistic_regression'}),
-      task='classification',
-      input_shape=(3,),
-      num_outputs=2,
-    ),
+    toys.build({'name': 'logistic_regression'}, (3,), 2),
   ],
 )
 def test_models_without_features_are_refused(model):

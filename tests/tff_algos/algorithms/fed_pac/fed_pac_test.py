@@ -6,7 +6,6 @@ import pytest
 from tests.testing import contract, toys
 from tff_algos.algorithms import registry
 from tff_algos.core import errors
-from tff_algos.runtimes import debug_runtime
 
 _SOURCE = contract.build_source()
 _CLIENTS = (0, 2, 3, 4)
@@ -29,11 +28,6 @@ def _build(**options):
     **options,
   }
   return registry.build_algorithm(registry.parse_config(section), toys.mlp())
-
-
-def _run(algorithm, num_rounds):
-  runtime = debug_runtime.DebugRuntime(algorithm, 5)
-  return toys.run_rounds(algorithm, runtime, _SOURCE, num_rounds)[0]
 
 
 def _forward(body, head, x):
@@ -104,9 +98,9 @@ def test_two_rounds_of_alignment_by_numpy():
   algorithm = _build(combines_heads=False, alignment_weight=2.0)
   body, heads = _start(algorithm)
   body, heads, centroids = _round(body, heads, None, 2.0)
-  _assert_is(_run(algorithm, 1), body, heads, centroids)
+  _assert_is(toys.run_rounds(algorithm, _SOURCE, 1)[0], body, heads, centroids)
   second = _round(body, heads, centroids, 2.0)
-  _assert_is(_run(algorithm, 2), *second)
+  _assert_is(toys.run_rounds(algorithm, _SOURCE, 2)[0], *second)
   # The penalty matters here.
   unaligned = _round(body, heads, centroids, 0.0)[0]
   assert np.abs(unaligned[0] - second[0][0]).max() > 1e-3
@@ -125,7 +119,7 @@ def test_heads_are_combined_for_each_client():
     spread = (hidden**2).sum() / len(hidden) - (mean**2).sum()
     means.append(mean.ravel())
     variances.append(spread / len(hidden))
-  state = _run(algorithm, 1)
+  state = toys.run_rounds(algorithm, _SOURCE, 1)[0]
   for i, k in enumerate(_CLIENTS):
     ways = means[i] - np.array(means)
     matrix = ways @ ways.T + np.diag(variances)
@@ -147,7 +141,7 @@ def test_heads_are_combined_for_each_client():
 def test_who_took_no_part_keeps_the_first_head():
   algorithm = _build()
   before, _ = toys.initial_states(algorithm, _SOURCE.population)
-  state = _run(algorithm, 1)
+  state = toys.run_rounds(algorithm, _SOURCE, 1)[0]
   for name, leaf in state.heads.items():
     np.testing.assert_array_equal(leaf[1], before.heads[name][1])
   served = algorithm.personalized_weights(state, (), 3)
@@ -158,7 +152,7 @@ def test_who_took_no_part_keeps_the_first_head():
 
 def test_new_users_and_newcomers_get_the_mean_of_trained_heads():
   algorithm = _build()
-  state = _run(algorithm, 1)
+  state = toys.run_rounds(algorithm, _SOURCE, 1)[0]
   np.testing.assert_array_equal(state.is_trained, [1, 0, 1, 1, 1])
   expected = state.heads['dense_1/kernel'][[*_CLIENTS]].mean(axis=0)
   (served,) = algorithm.cluster_weights(state)['dense_1/kernel']
@@ -171,16 +165,14 @@ def test_new_users_and_newcomers_get_the_mean_of_trained_heads():
 
 def test_without_alignment_and_combination_it_is_fed_rep():
   algorithm = _build(cohort_size=3, combines_heads=False, alignment_weight=0.0)
-  state = _run(algorithm, 2)
+  state = toys.run_rounds(algorithm, _SOURCE, 2)[0]
   section = {
     **{'name': 'partial_fed_avg', 'schedule': 'private_first'},
     **{'cohort_size': 3, 'local_training': _training(_RATE)},
     'private_training': _training(_HEAD_RATE),
   }
   other = registry.build_algorithm(registry.parse_config(section), toys.mlp())
-  expected, states, _ = toys.run_rounds(
-    other, debug_runtime.DebugRuntime(other, 5), _SOURCE, 2
-  )
+  expected, states, _ = toys.run_rounds(other, _SOURCE, 2)
   for name, leaf in expected.shared_weights.items():
     np.testing.assert_allclose(
       state.shared_weights[name], leaf, rtol=1e-5, atol=1e-6

@@ -44,11 +44,6 @@ def _build(**options):
   )
 
 
-def _run(algorithm, num_rounds, source=_SOURCE, **options):
-  runtime = debug_runtime.DebugRuntime(algorithm, source.population.num_clients)
-  return toys.run_rounds(algorithm, runtime, source, num_rounds, **options)
-
-
 def _state(importance):
   models = {'kernel': np.zeros((2, _NUM_PARAMETERS, 1), np.float32)}
   return fed_soft.ServerState(models, np.array(importance, np.float32))
@@ -96,8 +91,8 @@ def test_importance_changes_only_after_an_estimation():
   algorithm = _build(estimation_interval=3)
   start, seen = None, []
   for round_num in range(1, 8):
-    server_state, states, _ = _run(
-      algorithm, 1, start=start, first_round=round_num
+    server_state, states, _ = toys.run_rounds(
+      algorithm, _SOURCE, 1, start=start, first_round=round_num
     )
     start = (server_state, states)
     seen.append(server_state.importance_weights)
@@ -227,11 +222,11 @@ def test_a_cluster_that_nobody_serves_keeps_its_model():
 def test_a_client_with_nan_is_refused_by_an_estimation(round_num):
   """It keeps the importance that it had; if none, it gets the smoother."""
   algorithm = _build(importance_smoother=0.125)
-  start = _run(algorithm, round_num - 1)[:2]
+  start = toys.run_rounds(algorithm, _SOURCE, round_num - 1)[:2]
   source = toys.linear_clients(_THETAS, np.full((5, 2), 0.5), _SIZES)
   source.examples(3).x[0, 0] = np.nan
-  server_state, _, outputs = _run(
-    algorithm, 1, source, start=start, first_round=round_num
+  server_state, _, outputs = toys.run_rounds(
+    algorithm, source, 1, start=start, first_round=round_num
   )
   assert outputs[0].num_invalid == 1
   loss = outputs[0].client_metrics['assigned_loss']
@@ -269,7 +264,9 @@ def test_adam_starts_fresh_in_every_round():
     before = (
       start[1] if start else toys.initial_states(algorithm, _POPULATION)[1]
     )
-    start = _run(algorithm, 1, start=start, first_round=round_num)[:2]
+    start = toys.run_rounds(
+      algorithm, _SOURCE, 1, start=start, first_round=round_num
+    )[:2]
     steps = _kernels(start[1], [0, 2, 3]) - _kernels(before, [0, 2, 3])
     np.testing.assert_allclose(np.abs(steps), 0.02, rtol=1e-3)
 
@@ -399,7 +396,7 @@ def test_all_clients_in_each_cluster_need_weights(rule, cohort):
 def test_a_rule_with_weights_parts_clusters_of_all_clients(rule):
   aggregation = robust_aggregation.AggregationConfig(**rule)
   algorithm = _build(aggregation=aggregation, selection='weighted_full')
-  server_state, _, _ = _run(algorithm, 2)
+  server_state, _, _ = toys.run_rounds(algorithm, _SOURCE, 2)
   first, second = server_state.cluster_models['kernel']
   assert np.abs(first - second).max() > 0.1
 
@@ -408,7 +405,7 @@ def test_a_rule_with_weights_parts_clusters_of_all_clients(rule):
 def test_without_a_smoother_a_cluster_may_fit_nobody(selection):
   """All importances of cluster 1 are 0: it draws by examples, and lives."""
   algorithm = _build(importance_smoother=0.0, selection=selection)
-  server_state, _, outputs = _run(algorithm, 2)
+  server_state, _, outputs = toys.run_rounds(algorithm, _SOURCE, 2)
   assert all(output.num_invalid == 0 for output in outputs)
   assert np.isfinite(server_state.cluster_models['kernel']).all()
   call = _plan(algorithm, 2, [[1, 0]] * 5)[0]

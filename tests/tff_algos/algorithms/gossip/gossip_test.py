@@ -49,12 +49,7 @@ def _run(algorithm, num_rounds, models=_MODELS, source=_SOURCE, seed=0):
   if models is not None:
     states = [gossip.ClientState({'point': row}) for row in models]
   state, states, outputs = toys.run_rounds(
-    algorithm,
-    debug_runtime.DebugRuntime(algorithm, population.num_clients),
-    source,
-    num_rounds,
-    seed,
-    (state, states),
+    algorithm, source, num_rounds, seed, (state, states)
   )
   return _merged(algorithm, state, states), state, states, outputs
 
@@ -155,12 +150,7 @@ def test_with_all_peers_everybody_has_fed_avgs_mean():
       local_training=training.local_training,
     ),
   )
-  expected = toys.run_rounds(
-    averaging,
-    debug_runtime.DebugRuntime(averaging, _NUM_CLIENTS),
-    _SOURCE,
-    3,
-  )[0].model_weights['point']
+  expected = toys.run_rounds(averaging, _SOURCE, 3)[0].model_weights['point']
   np.testing.assert_allclose(found, [expected] * _NUM_CLIENTS, rtol=1e-4)
   np.testing.assert_allclose(state.model_weights['point'], expected, rtol=1e-4)
   np.testing.assert_allclose(

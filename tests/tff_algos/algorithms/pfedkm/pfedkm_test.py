@@ -15,7 +15,6 @@ from tests.testing import points, toys
 from tff_algos.algorithms.pfedkm import pfedkm, regrouping
 from tff_algos.core import errors
 from tff_algos.rounds import phase_types
-from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import moreau_envelope
 
 _HALF_WAY = moreau_envelope.MoreauEnvelopeConfig(
@@ -59,9 +58,8 @@ def _start(algorithm, models, assignment=None, source=_SOURCE):
 
 def _run(algorithm, start, num_rounds=1, source=_SOURCE):
   """Returns models, assignment, thetas and the last output."""
-  runtime = debug_runtime.DebugRuntime(algorithm, source.population.num_clients)
   state, states, outputs = toys.run_rounds(
-    algorithm, runtime, source, num_rounds, start=start
+    algorithm, source, num_rounds, start=start
   )
   thetas = np.stack([one.personalized_weights['point'] for one in states])
   return (
@@ -153,10 +151,9 @@ def test_labels_of_k_means_do_not_matter():
 
 def test_the_seed_of_k_means_is_the_same_in_every_round():
   algorithm = _build(k_means=regrouping.KMeansConfig(num_restarts=2))
-  runtime = debug_runtime.DebugRuntime(algorithm, 6)
   start = _start(algorithm, _ZEROS)
   ends = [
-    toys.run_rounds(algorithm, runtime, _SOURCE, num_rounds, start=start)[0]
+    toys.run_rounds(algorithm, _SOURCE, num_rounds, start=start)[0]
     for num_rounds in (1, 2, 3)
   ]
   assert len({tuple(end.k_means_seed) for end in (start[0], *ends)}) == 1

@@ -256,9 +256,6 @@ def test_laplacian_is_the_penaltys_gradient():
   np.testing.assert_allclose(
     affinity.degrees(features)[:, 0], matrix.sum(axis=1), atol=1e-12
   )
-  np.testing.assert_allclose(
-    affinity.multiply(features, values), matrix @ values, atol=1e-12
-  )
 
 
 def test_what_a_point_is_to_itself_does_not_matter():

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import index_hash, ppfl_oracle, toys
+from tests.testing import client_data, index_hash, ppfl_oracle, toys
 from tff_algos.algorithms.ppfl import membership_descent, mixing
-from tff_algos.core import algorithm, errors, seeds
+from tff_algos.core import errors, seeds
 from tff_algos.numerics import statistics
 
 _SEED = seeds.derive_seed(1, 'membership', 1, 'c0')
@@ -31,15 +31,7 @@ _WEIGHTS = OrderedDict(
 
 
 def _data(x=_X, y=_Y, padding=3, filling=7.0):
-  x = np.concatenate([x, np.full((padding, *x.shape[1:]), filling)])
-  y = np.concatenate([y, np.full(padding, 0 if y.dtype == int else filling)])
-  mask = np.repeat([1.0, 0.0], [len(y) - padding, padding])
-  dtype = tf.int32 if y.dtype == int else tf.float32
-  return algorithm.ClientData(
-    tf.constant(x, tf.float32),
-    tf.constant(y, dtype),
-    tf.constant(mask, tf.float32),
-  )
+  return client_data.build(x, y, len(y) + padding, filling)
 
 
 def _descend(
@@ -162,9 +154,7 @@ def test_every_label_counts_once(batch_size):
   weights = mixture.initialize(tf.constant([4, 5]))
   x = np.array([[2, 3, 4], [5, 0, 0], [4, 2, 0], [3, 0, 0]])
   y = np.array([[3, 4, 2], [3, 0, 0], [1, 5, 0], [0, 0, 0]])
-  data = algorithm.ClientData(
-    tf.constant(x, tf.int32), tf.constant(y, tf.int32), tf.ones([4])
-  )
+  data = client_data.build(x, y)
   config = dataclasses.replace(_CONFIG, batch_size=batch_size)
   found, met = _descend(config, data, mixture, weights)
   assert float(met.weight) == 6

@@ -12,7 +12,6 @@ from tff_algos.algorithms.ppfl import mixing
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
 from tff_algos.models import precision
-from tff_algos.models import registry as models
 
 _MEMBERSHIP = np.array([0.6, 0.1, 0.3])
 _X = np.random.default_rng(2).normal(size=(7, 4, 4, 1)).astype(np.float32)
@@ -118,12 +117,7 @@ def test_what_is_the_same_function_is_computed_as_one_model(model):
 
 
 def _mlp(shape, size):
-  return models.build_model(
-    models.parse_config({'name': 'mlp', 'hidden_sizes': (size,)}),
-    task='classification',
-    input_shape=shape,
-    num_outputs=3,
-  )
+  return toys.build({'name': 'mlp', 'hidden_sizes': (size,)}, shape)
 
 
 def _rectified():

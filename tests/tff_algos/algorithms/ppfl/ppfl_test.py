@@ -31,13 +31,6 @@ def _build(**options):
   return ppfl.build_ppfl(toys.mlp(), _config(**options))
 
 
-def _run(algorithm, num_rounds=2, runtime=None, **options):
-  runtime = runtime or debug_runtime.DebugRuntime(
-    algorithm, len(contract.SIZES)
-  )
-  return toys.run_rounds(algorithm, runtime, _SOURCE, num_rounds, **options)
-
-
 def _calls(algorithm, num_rounds):
   """Returns the calls of each round, as far as they need no results."""
   state, _ = toys.initial_states(algorithm, _POPULATION)
@@ -66,25 +59,29 @@ def test_other_schedules_agree_on_all_runtimes(schedule):
     mixing='probabilities',
     membership=membership_descent.MembershipConfig(0.5, batch_size=4),
   )
-  expected = _run(algorithm, 3)
+  expected = toys.run_rounds(algorithm, _SOURCE, 3)
   vectorized = toys.graph_runtime(algorithm, len(contract.SIZES))
   with (
     vectorized,
     tff_runtime.TffRuntime(algorithm, len(contract.SIZES)) as tff,
   ):
     for runtime in (vectorized, tff):
-      contract.assert_close(_run(algorithm, 3, runtime), expected)
+      contract.assert_close(
+        toys.run_rounds(algorithm, _SOURCE, 3, runtime=runtime), expected
+      )
   table = expected[0].membership
   assert np.abs(table - 0.5).max() > 1e-4
   np.testing.assert_array_equal(table[1], [0.5, 0.5])
 
 
 def test_server_hears_of_memberships_only_for_the_penalty():
-  state, states, outputs = _run(_build())
+  state, states, outputs = toys.run_rounds(_build(), _SOURCE, 2)
   assert state.membership == state.affinity_features == ()
   assert [len(output.server_metrics) for output in outputs] == [0, 0]
   moved = [one.membership for one in states]
-  state, states, _ = _run(_build(laplacian=affinity.LaplacianConfig(1e-9)))
+  state, states, _ = toys.run_rounds(
+    _build(laplacian=affinity.LaplacianConfig(1e-9)), _SOURCE, 2
+  )
   np.testing.assert_allclose(state.membership, moved, rtol=1e-4)
   np.testing.assert_array_equal(
     state.membership, [one.membership for one in states]
@@ -96,7 +93,7 @@ def test_absent_clients_keep_their_memberships_at_both_ends():
     cohort_size=2, laplacian=affinity.LaplacianConfig(0.1, 'uniform')
   )
   (calls,) = _calls(algorithm, 1)
-  state, states, _ = _run(algorithm, 1)
+  state, states, _ = toys.run_rounds(algorithm, _SOURCE, 1)
   for index in range(len(contract.SIZES)):
     for c in (state.membership[index], states[index].membership):
       moved = np.abs(c - 0.5).max() > 1e-6
@@ -109,7 +106,7 @@ def test_labels_are_counted_once_by_all_that_have_examples():
   assert [first.phase, joint.phase] == ['count_labels', 'joint']
   assert first.client_indices.tolist() == [0, 2, 3, 4]
   assert first.cost == (0, 4 * 3, 0)
-  state, _, _ = _run(algorithm, 1)
+  state, _, _ = toys.run_rounds(algorithm, _SOURCE, 1)
   assert state.is_counted.tolist() == [True, False, True, True, True]
   source = contract.build_source()
   plan = algorithm.plan_round(state, source.population, 2, 0)
@@ -118,12 +115,12 @@ def test_labels_are_counted_once_by_all_that_have_examples():
 
 def test_clients_that_were_not_counted_are_asked_alone():
   algorithm = _build(laplacian=_LAPLACIAN, cohort_size=2)
-  state, _, _ = _run(algorithm, 1)
+  state, _, _ = toys.run_rounds(algorithm, _SOURCE, 1)
   state = state._replace(is_counted=np.array([1, 0, 1, 0, 1], bool))
   population = contract.build_source().population
   call = next(algorithm.plan_round(state, population, 7, 0))
   assert (call.phase, call.client_indices.tolist()) == ('count_labels', [3])
-  state, _, _ = _run(_build(laplacian=_LAPLACIAN))
+  state, _, _ = toys.run_rounds(_build(laplacian=_LAPLACIAN), _SOURCE, 2)
   norms = np.linalg.norm(state.affinity_features, axis=1)
   np.testing.assert_allclose(norms, [1, 0, 1, 1, 1], rtol=1e-6)
 
@@ -200,8 +197,8 @@ def test_what_travels_is_what_the_cost_says(schedule):
 def test_frozen_weights_let_memberships_move_alone():
   """Without further downloads, from the second such round on."""
   algorithm = _build(num_joint_rounds=1)
-  after_one = _run(algorithm, 1)
-  state, states, outputs = _run(algorithm, 3)
+  after_one = toys.run_rounds(algorithm, _SOURCE, 1)
+  state, states, outputs = toys.run_rounds(algorithm, _SOURCE, 3)
   np.testing.assert_equal(state, after_one[0])
   moved = [
     np.abs(one.membership - other.membership).max()
@@ -225,15 +222,15 @@ def test_both_rates_fall():
   )
   names = [calls[0].phase for calls in _calls(algorithm, 2)]
   assert names == ['joint', 'joint@2']
-  found = _run(algorithm)
+  found = toys.run_rounds(algorithm, _SOURCE, 2)
   halves = _build(
     membership=membership_descent.MembershipConfig(0.05),
     local_training=local_training.LocalTrainingConfig(
       1, 4, ppfl.local_training_lib.optimizers.OptimizerConfig('sgd', 0.05)
     ),
   )
-  start = _run(_build(), 1)[:2]
-  expected = _run(halves, 1, start=start, first_round=2)
+  start = toys.run_rounds(_build(), _SOURCE, 1)[:2]
+  expected = toys.run_rounds(halves, _SOURCE, 1, start=start, first_round=2)
   np.testing.assert_equal(found[:2], expected[:2])
 
 
@@ -253,7 +250,7 @@ def test_p_i_weighs_the_membership_gradient_unless_told_not_to():
 
 def test_newcomers_prefer_the_canonical_model_that_fits_them():
   algorithm = _build(num_clusters=3, mixing='probabilities')
-  state, _, _ = _run(algorithm)
+  state, _, _ = toys.run_rounds(algorithm, _SOURCE, 2)
   x = tf.constant(_SOURCE.examples(3).x)
   model = algorithm.cluster_model
   stacked = algorithm.cluster_weights(state)
@@ -278,9 +275,7 @@ def test_words_are_modelled(canonical):
   source = toys.token_clients([5, 2])
   algorithm = _build_for_words(canonical)
   start = toys.initial_states(algorithm, source.population)
-  state, _, _ = toys.run_rounds(
-    algorithm, debug_runtime.DebugRuntime(algorithm, 2), source, 1, start=start
-  )
+  state, _, _ = toys.run_rounds(algorithm, source, 1, start=start)
   heads = (
     one.model_weights['canonical']['head/kernel'] for one in (state, start[0])
   )
@@ -296,7 +291,7 @@ def test_words_are_modelled_in_one_graph():
   start = toys.initial_states(algorithm, source.population)
   with vectorized_runtime.VectorizedRuntime(algorithm, 2) as vectorized:
     found, expected = (
-      toys.run_rounds(algorithm, runtime, source, 1, start=start)
+      toys.run_rounds(algorithm, source, 1, start=start, runtime=runtime)
       for runtime in (vectorized, debug_runtime.DebugRuntime(algorithm, 2))
     )
   contract.assert_close(found, expected)

@@ -9,7 +9,6 @@ import pytest
 from tests.testing import toys
 from tff_algos.algorithms.ppfl import affinity, ppfl
 from tff_algos.data import schema
-from tff_algos.runtimes import debug_runtime
 
 _GENERATOR = np.random.default_rng(0)
 _THETA = _GENERATOR.normal(size=(2, 3)).astype(np.float32)
@@ -40,10 +39,7 @@ def _measure(schedule, theta, memberships, weight):
     ]
   if not isinstance(state.membership, tuple):
     state = state._replace(membership=memberships)
-  runtime = debug_runtime.DebugRuntime(algorithm, 2)
-  _, _, outputs = toys.run_rounds(
-    algorithm, runtime, source, 1, start=(state, states)
-  )
+  _, _, outputs = toys.run_rounds(algorithm, source, 1, start=(state, states))
   return {k: float(v) for k, v in outputs[0].server_metrics.items()}
 
 
@@ -72,10 +68,7 @@ def test_every_label_counts_once():
     ),
   )
   state, states = toys.initial_states(algorithm, source.population)
-  runtime = debug_runtime.DebugRuntime(algorithm, 2)
-  _, _, outputs = toys.run_rounds(
-    algorithm, runtime, source, 1, start=(state, states)
-  )
+  _, _, outputs = toys.run_rounds(algorithm, source, 1, start=(state, states))
   expected = 0.0
   model = algorithm.personalized_model
   weights = algorithm.personalized_weights(state, states[0], 0)

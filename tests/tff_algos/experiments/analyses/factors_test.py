@@ -41,11 +41,11 @@ def test_variance_is_that_of_the_kernels_of_repeated_rounds():
   for seed in range(_SEED, _SEED + 3):
     after, _, _ = toys.run_rounds(
       algorithm,
-      opened.runtime,
       factored.SOURCE,
       1,
       seed,
       start=toys.initial_states(algorithm, factored.SOURCE.population),
+      runtime=opened.runtime,
     )
     plain = factored_weights.build_kernels(after.model_weights)
     kernels.append(plain['conv/kernel'].numpy().ravel())

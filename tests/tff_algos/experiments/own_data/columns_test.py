@@ -1,4 +1,5 @@
 import datetime
+import errno
 import gzip
 import math
 
@@ -155,6 +156,15 @@ def test_unreadable_file_is_one_clear_error(tmp_path, name, content, words):
     (tmp_path / name).write_bytes(content)
   with pytest.raises(errors.DataError, match=words):
     columns.read(tmp_path / name)
+
+
+def test_file_that_may_not_be_read_is_no_damaged_one(tmp_path, monkeypatch):
+  def fail(*_, **unused):
+    raise PermissionError(errno.EACCES, 'Permission denied')
+
+  monkeypatch.setattr(columns, 'open', fail, raising=False)
+  with pytest.raises(PermissionError, match='Permission denied'):
+    _read(tmp_path, 'a\n1\n')
 
 
 def test_cell_that_is_a_document_and_quotes_that_do_not_end(tmp_path):

@@ -214,6 +214,16 @@ def test_client_data_without_such_a_key(tmp_path):
     conversion.from_client_data(data, tmp_path)
 
 
+def test_client_data_whose_elements_differ_in_length(tmp_path):
+  data = _ClientData(_clients(), ())
+  data.create_tf_dataset_for_client = lambda _: tf.data.Dataset.from_generator(
+    lambda: [([1.0], 0), ([1.0, 2.0], 1)],
+    output_signature=(tf.TensorSpec([None]), tf.TensorSpec([], tf.int32)),
+  )
+  with pytest.raises(errors.DataError, match="client 'c0' must be a pair"):
+    conversion.from_client_data(data, tmp_path)
+
+
 class _Column(list):
   """Stands for a column of a frame."""
 

@@ -12,9 +12,10 @@ import pytest
 from configs import base
 from pipelines import build_dataset
 from pipelines.publishing import versions
-from tests.testing import csv_files
+from tests.testing import csv_files, published
+from tff_algos.core import cache_folder, errors, sealed_json
 from tff_algos.core import config as config_lib
-from tff_algos.core import errors, sealed_json
+from tff_algos.data import layout
 from tff_algos.evaluation import drift
 from tff_algos.experiments import (
   datasets,
@@ -245,6 +246,25 @@ def test_a_parent_with_its_dataset_needs_no_reference(parent, tmp_path):
   config = _child(config, day)
   report = drifting.measure(config, day, run)
   assert report['measures']['client_label_shift'] == 0
+
+
+def test_a_published_dataset_without_statistics_is_named_by_its_address(
+  parent, tmp_path, monkeypatch
+):
+  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))
+  folder, config = parent
+  run = tmp_path / 'published'
+  shutil.copytree(folder / 'dataset', run / 'dataset')
+  (path,) = run.rglob(layout.STATISTICS)
+  path.unlink()
+  published.publish(run, 'memory://bucket/drift')
+  layout.write_address(tmp_path / 'dataset', 'memory://bucket/drift')
+  with pytest.raises(
+    errors.DataError,
+    match='^the dataset at memory://bucket/drift has no sound .* with '
+    'binaries.card --workdir=memory://bucket/drift$',
+  ):
+    drifting.measure(config, tmp_path, None)
 
 
 def test_another_version_of_the_day_replaces_the_reference(parent, tmp_path):

@@ -364,7 +364,7 @@ def test_a_private_run_of_another_seed_is_gated_anew(
   with pytest.raises(errors.NotApprovedError):
     releasing.release(other, folder)
   monkeypatch.setattr(gating, '_has_candidate', lambda *_: True)
-  monkeypatch.setattr(gating, '_was_released', lambda *_: True)
+  monkeypatch.setattr(gating, 'find_release', lambda *_: object())
   assert not gating.is_released(first, folder, tmp_path, 1)
   assert gating.is_released(other, folder, tmp_path, 1)
 

@@ -183,7 +183,9 @@ def test_releases_of_a_run_that_was_done_anew(trained_regressions, tmp_path):
   folder, export = tmp_path / 'run', tmp_path / 'export'
   shutil.copytree(source, folder, symlinks=True)
   with dataset_lib.FederatedDataset.open(folder / 'dataset') as dataset:
-    entry = lineage.entry(config, folder, export, dataset, 2, gated=True)
+    entry, _ = lineage.of_release(
+      config, folder, export, dataset, 2, gated=True
+    )
   _release(export, dataclasses.replace(entry, dataset_version='bad'), {})
   _release(export, entry, {})
   record = gate_record.GateRecord(

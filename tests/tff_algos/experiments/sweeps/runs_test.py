@@ -59,9 +59,7 @@ def done(monkeypatch):
   monkeypatch.setattr(
     evaluating, 'evaluate', lambda *_, **kept: steps.append('evaluate')
   )
-  monkeypatch.setattr(
-    page, 'write_report', lambda folder: steps.append('report')
-  )
+  monkeypatch.setattr(page, 'write_report', lambda *_: steps.append('report'))
   return steps
 
 
@@ -78,7 +76,7 @@ def test_a_new_run_makes_all_steps(tmp_path, done):
 
 
 @pytest.mark.parametrize(
-  'module, step', [(page, 'write_report'), (tracking, 'send_pictures')]
+  'module, step', [(page, 'write_report'), (tracking, 'opened')]
 )
 def test_a_run_is_finished_after_its_last_step(
   tmp_path, done, monkeypatch, module, step
@@ -103,7 +101,7 @@ def test_a_run_is_finished_after_its_last_step(
     raise errors.InfrastructureError('away')
 
   monkeypatch.setattr(evaluating, 'evaluate', evaluate)
-  monkeypatch.setattr(page, 'write_report', lambda _: index.write_text(''))
+  monkeypatch.setattr(page, 'write_report', lambda *_: index.write_text(''))
   with monkeypatch.context() as patched:
     patched.setattr(module, step, fail)
     with pytest.raises(errors.InfrastructureError, match='away'):

@@ -47,7 +47,6 @@ def _config(name='mlflow'):
 def test_off_opens_nothing_and_writes_nothing(tmp_path, calls):
   with runs.opened(_config(''), tmp_path) as found:
     assert found is None
-  runs.send_pictures(_config(''), tmp_path)
   runs.register(_config(''), tmp_path, [tmp_path / 'no'])
   assert not calls
   assert not [*tmp_path.iterdir()]
@@ -56,8 +55,9 @@ def test_off_opens_nothing_and_writes_nothing(tmp_path, calls):
 def test_programs_of_a_workdir_share_a_run(tmp_path, calls):
   folder = tmp_path / 'sweep' / 'seed_0'
   folder.mkdir(parents=True)
-  tracked.write_picture(folder)
-  runs.send_pictures(_config(), folder)
+  with runs.opened(_config(), folder) as found:
+    assert found is not None
+    found.add_pictures([tracked.write_picture(folder)])
   runs.register(_config(), folder, [tracked.write_bundle(folder)])
   names = [call[0] for call in calls]
   assert names == ['open', 'add_pictures', 'close', 'open', 'register', 'close']
