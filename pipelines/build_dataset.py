@@ -110,6 +110,13 @@ def _build(
   source = extract.create_source(config)
   schema = _schema_before_fit(config, source)
   spec = _spec_before_fit(config, source)
+  split_by = config.splits.split_by
+  if source.parts_groups() and split_by in (options.CONTENT, options.CLIENT):
+    raise errors.ConfigError(
+      f'config.dataset.splits.split_by is {split_by!r}: it would divide the '
+      f'words of a text of {config.source.name!r}, and leave out beginnings '
+      "that test texts have, too. Set it to 'group'"
+    )
   given = fit.read_given(config.fitted_from, spec)
   partition_plan.check_config(
     config,

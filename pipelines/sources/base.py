@@ -165,6 +165,10 @@ class Source:
     """Returns whether the source has an official test split."""
     return False
 
+  def parts_groups(self) -> bool:
+    """Returns whether a group is one text, parted into examples."""
+    return False
+
   def recipe(self) -> Mapping[str, Any]:
     """Returns the options that determine the examples, without paths."""
     raise NotImplementedError

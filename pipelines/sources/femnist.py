@@ -161,7 +161,9 @@ def _as_array(image: Any) -> Array | None:
     return None
 
 
-def _parse(user: str, images: list[Any], labels: list[Any]) -> Writer:
+def _parse(user: str, images: Any, labels: Any) -> Writer:
+  if not (isinstance(images, list) and isinstance(labels, list)):
+    raise TypeError(f'x and y of {user!r} are no lists')
   if len(images) != len(labels):
     raise ValueError(
       f'{user!r} has {len(images)} images and {len(labels)} labels'

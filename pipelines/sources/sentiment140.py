@@ -140,10 +140,15 @@ def _parse_date(date: str) -> float | None:
 def _read(path: pathlib.Path, encoding: str) -> list[list[str]]:
   """Returns the rows of a file."""
   lines = io.StringIO(files.read_text(path, encoding), newline='')
+  # Strict, else a stray quotation mark hides all rows after it.
+  reader = csv.reader(lines, strict=True)
   try:
-    return list(csv.reader(lines))
+    return list(reader)
   except csv.Error as error:
-    raise errors.DataError(f'{path} is no CSV file: {error}') from None
+    raise errors.DataError(
+      f'line {reader.line_num + 1} of {path} begins a row that is no CSV: '
+      f'{error}. Close its quotation mark, or double those within a cell.'
+    ) from None
 
 
 @files.cached(1)

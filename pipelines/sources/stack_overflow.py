@@ -63,6 +63,10 @@ class StackOverflow(client_database.ClientDatabase):
       return features._replace(y_shape=(length,))
     return features
 
+  def parts_groups(self) -> bool:
+    """Returns whether each word of a post is an example."""
+    return self._options.examples_are == WORDS
+
   def facts(self) -> Mapping[str, Any]:
     """Returns the vocabulary."""
     return self._vocabulary().facts()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.sources import base, text
-from tff_algos.core import checks, errors
+from tff_algos.core import checks, errors, extras
 
 _PLACES = ('data_dir', 'download', 'download_dir', 'manual_dir')
 
@@ -191,8 +191,7 @@ def _decode(value: Any) -> str:
 
 def _feature(options: Options, name: str, kind: str = '') -> Any:
   """Returns a feature of a set by its name; checks its kind."""
-  import tensorflow_datasets as tfds
-
+  tfds = _package()
   features = _builder(options).info.features
   if name not in features or (
     kind and not isinstance(features[name], getattr(tfds.features, kind))
@@ -208,8 +207,8 @@ def _feature(options: Options, name: str, kind: str = '') -> Any:
 def _examples(options: Options, split: str) -> Iterator[Mapping[str, Any]]:
   """Yields the examples of a split in a deterministic order."""
   import tensorflow as tf
-  import tensorflow_datasets as tfds
 
+  tfds = _package()
   try:
     examples = _builder(options).as_dataset(split=split, shuffle_files=False)
     yield from tfds.as_numpy(examples)
@@ -239,12 +238,17 @@ def _vocabulary(options: Options) -> text.Vocabulary:
   return text.count_words(texts(), options.vocabulary_size)
 
 
+def _package() -> Any:
+  # Imported here, since it is slow.
+  with extras.importing('tfds', "the source 'tfds'"):
+    import tensorflow_datasets
+  return tensorflow_datasets
+
+
 @functools.lru_cache(maxsize=2)
 def _builder(options: Options) -> Any:
   """Returns the builder of a set, prepared."""
-  # Imported here, since it is slow.
-  import tensorflow_datasets as tfds
-
+  tfds = _package()
   try:
     builder = tfds.builder(options.name, data_dir=options.data_dir or None)
   except tfds.core.DatasetNotFoundError as error:

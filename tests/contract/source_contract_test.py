@@ -224,17 +224,22 @@ def test_dataset_by_natural_clients(name, tmp_path):
     partition={'law': 'natural'},
     distributions={},
     sizes={},
-    splits={},
+    # The words of a post belong together.
+    splits={'split_by': 'group'} if name == 'stack_overflow' else {},
     num_shards=1,
   )
   result = build_dataset.build(config, tmp_path / 'dataset')
   source = registry.create(name, config.source.options, 0)
   raw = raw_sources.read(source)
-  tested = [one.x for one in raw if one.is_test]
+
+  def content(one):
+    return one.group if name == 'stack_overflow' else one.x.tobytes()
+
+  tested = {content(one) for one in raw if one.is_test}
   expected = {}
   for one in raw:
     # Copies of test examples are left out.
-    if not any(np.array_equal(one.x, x) for x in tested):
+    if content(one) not in tested:
       expected.setdefault(one.client, []).append(_spell(one.x, one.y))
   with dataset_lib.FederatedDataset.open(result.path) as dataset:
     assert dataset.client_ids == tuple(sorted(expected))
@@ -244,6 +249,20 @@ def test_dataset_by_natural_clients(name, tmp_path):
       assert stored.x.dtype == kind
       found = [_spell(x, y) for x, y in zip(stored.x, stored.y, strict=True)]
       assert sorted(found) == sorted(examples)
+
+
+@pytest.mark.parametrize('split_by', ['content', 'client'])
+def test_words_of_a_post_are_not_divided(tmp_path, split_by):
+  write = raw_sources.WRITERS['stack_overflow']
+  config = raw_data.digits_config(
+    source={'name': 'stack_overflow', 'options': write(tmp_path)},
+    partition={'law': 'natural'},
+    distributions={},
+    sizes={},
+    splits={'split_by': split_by},
+  )
+  with pytest.raises(errors.ConfigError, match="Set it to 'group'"):
+    build_dataset.build(config, tmp_path / 'dataset')
 
 
 def _spell(x, y):

@@ -109,6 +109,12 @@ def test_writer_in_two_files(tmp_path):
     (['a'], {'a': {'x': [], 'y': [1]}}, "'a' has 0 images and 1 labels"),
     (['a'], {'a': {'x': []}}, "'y'"),
     (['a'], {'a': None}, 'not subscriptable'),
+    (
+      ['a'],
+      {'a': {'x': {'0': []}, 'y': {'0': 1}}},
+      "x and y of 'a' are no lists",
+    ),
+    (['a'], {'a': {'x': 'b', 'y': [1]}}, "x and y of 'a' are no lists"),
     (None, None, "LEAF's files"),
   ],
 )

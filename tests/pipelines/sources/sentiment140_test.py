@@ -50,6 +50,20 @@ def test_tweets_have_the_time_of_their_date(tmp_path, date, time):
   assert (tweet.time, tweet.group, tweet.problem) == (time, 'ann', None)
 
 
+@pytest.mark.parametrize(
+  'content',
+  [
+    '4,1,d,Q,ann,"good day\n0,2,d,Q,bob,sad\n4,3,d,Q,cid,fine\n',
+    '4,1,d,Q,ann,good\n4,2,d,Q,ann,"so go',
+  ],
+)
+def test_an_open_quotation_mark_hides_no_tweets(tmp_path, content):
+  source = _source(tmp_path)
+  (tmp_path / 'tweets.csv').write_text(content)
+  with pytest.raises(errors.DataError, match='Close its quotation mark'):
+    source.blocks()
+
+
 def test_vocabulary_of_a_file(tmp_path):
   (tmp_path / 'words').write_text('sad\ncafé\n')
   source = _source(tmp_path, vocabulary_file='words', vocabulary_size=2)
@@ -80,7 +94,7 @@ def test_encoding_is_never_guessed(tmp_path):
 def test_field_that_never_ends(tmp_path):
   source = _source(tmp_path)
   (tmp_path / 'tweets.csv').write_text('"' + 'a' * (1 << 24 | 1))
-  with pytest.raises(errors.DataError, match='no CSV file.*limit'):
+  with pytest.raises(errors.DataError, match='no CSV.*limit'):
     source.blocks()
 
 

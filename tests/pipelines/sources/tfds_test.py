@@ -1,6 +1,7 @@
 import os
 import pathlib
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -103,6 +104,13 @@ def _source(data_dir, name='tiny_images', **more):
   return registry.create(
     'tfds', {'name': name, 'data_dir': data_dir, **more}, 0
   )
+
+
+def test_a_package_that_is_missing_is_named(data_dir, monkeypatch):
+  monkeypatch.setitem(sys.modules, 'tensorflow_datasets', None)
+  source = _source(data_dir)
+  with pytest.raises(errors.UserError, match="install the extra 'tfds'"):
+    source.features()
 
 
 def test_reads_both_splits(data_dir):
