@@ -74,7 +74,9 @@ def register(
     )
   if name in registry:
     owner = _module(registry[name])
-    if not owner == _module(entry) == '__main__':
+    # A cell that runs again, or a module that is loaded again.
+    is_again = owner == '__main__' or _name(entry) == _name(registry[name])
+    if not (owner == _module(entry) and is_again):
       raise errors.ConfigError(
         f'{kind} {name!r} is registered already, by {owner}; choose another '
         'name'
@@ -82,15 +84,16 @@ def register(
   registry[name] = entry
 
 
-def load(names: Iterable[str] = ()) -> None:
+def load(names: Iterable[str] | str = ()) -> None:
   """Imports the plug-ins of installed packages and those named.
 
   Args:
-    names: Modules, such as `'my_package.my_module'`.
+    names: Modules, such as `'my_package.my_module'`; one, or several.
 
   Raises:
     ConfigError: If one cannot be imported or registers a wrong entry; names it.
   """
+  names = [names] if isinstance(names, str) else names
   installed = importlib.metadata.entry_points(group=GROUP)
   for module in dict.fromkeys([*(one.module for one in installed), *names]):
     try:
@@ -115,6 +118,10 @@ def _failure(module: str, error: Exception) -> errors.ConfigError:
     f'plug-in {module!r} cannot be imported: {type(error).__name__}: {error} '
     f'({last.filename}, line {last.lineno})'
   )
+
+
+def _name(entry: Entry) -> str:
+  return str(getattr(entry.build, '__qualname__', ''))
 
 
 def _module(entry: Entry) -> str:

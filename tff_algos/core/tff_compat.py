@@ -46,6 +46,10 @@ LearningProcessOutput: Any = tff.learning.templates.LearningProcessOutput
 ModelWeights: Any = tff.learning.models.ModelWeights
 UnweightedFactory: Any = tff.aggregators.UnweightedAggregationFactory
 WeightedFactory: Any = tff.aggregators.WeightedAggregationFactory
+SumFactories: Any = (
+  tff.aggregators.SumFactory,
+  tff.aggregators.SecureSumFactory,
+)
 
 _MESSAGE_LIMIT_BYTES = 2_000_000_000
 # A machine that falls silent closes no connection. Servers of gRPC refuse

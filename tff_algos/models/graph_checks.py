@@ -1,6 +1,7 @@
 """Checks of models written elsewhere, on the graph of one traced call."""
 
 import dataclasses
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
@@ -81,14 +82,27 @@ def _check_pure(name: str, graph: tf.Graph) -> None:
       'Leave these layers out; tf.keras.layers.Dropout is drawn by the seed of '
       'the run'
     )
-  last = graph.outputs[0].op
-  while last.type in ('Identity', 'Cast', 'Reshape'):
-    last = last.inputs[0].op
-  if last.type == 'Softmax':
+  if _maker(graph.outputs[0]).type == 'Softmax':
     raise errors.ConfigError(
       f'model {name!r} ends with a softmax, but must return logits: its loss '
       'applies the softmax itself. Remove the activation of its last layer'
     )
+
+
+def _maker(tensor: tf.Tensor) -> tf.Operation:
+  """Returns the operation that computes a tensor, also in called functions."""
+  op = tensor.op
+  if op.type in ('Identity', 'Cast', 'Reshape'):
+    return _maker(op.inputs[0])
+  if op.type.endswith('PartitionedCall'):
+    called = _called(op.graph, op.get_attr('f').name)
+    return _maker(called.outputs[tensor.value_index])
+  return op
+
+
+def _called(graph: tf.Graph, name: str) -> Any:
+  """Returns the graph of a function that another graph calls."""
+  return graph._get_function(name).graph
 
 
 def _vectorizes(graph: tf.Graph) -> bool:
@@ -98,9 +112,11 @@ def _vectorizes(graph: tf.Graph) -> bool:
   )
   # Stacked over clients and clusters, it would have more than the five axes
   # that TensorFlow's softmax takes on a CPU.
+  names = [one.signature.name for one in graph.as_graph_def().library.function]
   has_wide_softmax = any(
     op.type == 'Softmax' and (op.outputs[0].shape.rank or 0) > 3
-    for op in graph.get_operations()
+    for one in (graph, *(_called(graph, name) for name in names))
+    for op in one.get_operations()
   )
   return not (has_loop or has_wide_softmax)
 

@@ -32,6 +32,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import errors
@@ -88,6 +89,7 @@ def from_keras(
   name = keras_model.name
   _replace_random_draws(keras_model)
   _choose_plain_kernels(keras_model)
+  _keep_statistics(keras_model)
   weights = keras_weights.name_weights(keras_model.weights)
   trained = {id(variable) for variable in keras_model.trainable_weights}
   pairs = list(zip(keras_model.weights, weights, strict=True))
@@ -154,6 +156,10 @@ def replace_batch_norm(
     keras_model: Functional or sequential; normalizes the last axis.
     max_groups: Most groups; the largest divisor of the channels up to it is
       taken, or 1 where examples are vectors.
+
+  Raises:
+    ConfigError: If it normalizes another axis, or a value of another layer was
+      set, which would be lost.
   """
 
   def clone(layer: tf.keras.layers.Layer) -> tf.keras.layers.Layer:
@@ -162,6 +168,12 @@ def replace_batch_norm(
       nested._name = layer.name  # By which outer layers find it.
       return nested
     if not isinstance(layer, tf.keras.layers.BatchNormalization):
+      if keras_weights.any_given(layer.weights):
+        raise errors.ConfigError(
+          f'Keras layer {layer.name!r} has values that were set before '
+          'replace_batch_norm, which makes new weights: replace first, then '
+          'adapt the layer, or load its weights'
+        )
       return layer.__class__.from_config(layer.get_config())
     last = len(layer.input_shape) - 1
     if layer.axis not in (-1, last, [last]):
@@ -283,10 +295,9 @@ class _StepDraws:
     """Returns the units with dropout; axes of noise size 1 share a draw."""
     if not isinstance(self._layer, tf.keras.layers.Dropout):
       raise self._refusal()
-    is_shared = [False] * inputs.shape.rank
-    if noise_shape is not None:
-      sizes = tf.unstack(noise_shape)
-      is_shared = [tf.get_static_value(size) == 1 for size in sizes]
+    # Python's numbers alone: in a graph no entry of a tensor is known.
+    sizes = self._layer.noise_shape or noise_shape or [None] * inputs.shape.rank
+    is_shared = [isinstance(size, int) and size == 1 for size in sizes]
     if is_shared[0]:
       raise keras_weights.refusal(
         f'Keras layer {self._layer.name!r} has noise_shape '
@@ -323,6 +334,18 @@ def _replace_random_draws(keras_model: tf.keras.Model) -> None:
   ]
   for index, layer in enumerate(random):
     layer._random_generator = _StepDraws(layer, index)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _keep_statistics(keras_model: tf.keras.Model) -> None:
+  """Makes the statistics of normalization layers constants of every graph.
+
+  Keras holds them as eager tensors, which a graph outside of `tf.function`, as
+  TFF's are, cannot take.
+  """
+  for layer in _layers(keras_model):
+    if isinstance(layer, tf.keras.layers.Normalization):
+      layer.mean = np.asarray(layer.mean)
+      layer.variance = np.asarray(layer.variance)
 
 
 def _choose_plain_kernels(keras_model: tf.keras.Model) -> None:

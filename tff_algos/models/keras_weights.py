@@ -203,9 +203,7 @@ def name_weights(variables: Sequence[tf.Variable]) -> list[KerasWeight]:
   """
   weights, taken = [], set()
   for variable in variables:
-    # Mixed precision wraps the variable.
-    weight = getattr(variable, '_variable', variable)
-    weight = variable if isinstance(variable, KerasWeight) else weight
+    weight = _unwrapped(variable)
     if not isinstance(weight, KerasWeight):
       raise errors.ConfigError(
         f'Keras weight {variable.name!r} was created outside of build_fn; '
@@ -251,6 +249,19 @@ class _SeededGenerator:
     return tf.random.stateless_uniform(
       shape, self._seed, minval, maxval, dtype or tf.float32
     )
+
+
+def any_given(variables: Sequence[tf.Variable]) -> bool:
+  """Returns whether the value of a variable was set after its creation."""
+  weights = map(_unwrapped, variables)
+  return any(isinstance(one, KerasWeight) and one.is_given for one in weights)
+
+
+def _unwrapped(variable: Any) -> Any:
+  """Returns the variable that mixed precision wraps."""
+  if isinstance(variable, KerasWeight):
+    return variable
+  return getattr(variable, '_variable', variable)
 
 
 def initial_draw(weight: KerasWeight) -> Callable[[tf.Tensor], tf.Tensor]:

@@ -277,6 +277,13 @@ def _processed(
   result = types.output.result
   value_type = tff_compat.to_type(result[field])
   if not isinstance(factory, tff_compat.WeightedFactory):
+    is_sum = isinstance(factory, tff_compat.SumFactories)
+    if is_sum and isinstance(replaced, aggregation.WeightedMean):
+      raise errors.ConfigError(
+        f'phase {phase.name!r}: {field!r} is a mean, but '
+        f'{type(factory).__name__} adds up. Take tff.aggregators.MeanFactory '
+        'with it as value_sum_factory'
+      )
     if isinstance(phase.client_input, plans.Contribution):
       raise errors.ConfigError(
         f'phase {phase.name!r} also trains clients that are not drawn, with '

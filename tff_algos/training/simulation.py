@@ -120,8 +120,6 @@ class Simulation:
 
   Attributes:
     algorithm: The algorithm.
-    source: The clients' examples; may be replaced by others of the same
-      population.
     runtime: The runtime, entered.
     seed: Seed of all draws, >= 0.
     round_num: The last round that was run; 0 before the first.
@@ -149,9 +147,8 @@ class Simulation:
     Raises:
       ConfigError: If arrays of `source` do not fit the algorithm's model.
     """
-    if isinstance(source, client_sources.ArraySource):
-      _check_arrays(source, algorithm.cluster_model)
     self.algorithm = algorithm
+    self._client_ids = source.population.client_ids
     self.source = source
     self.runtime = runtime
     self.seed = seed
@@ -159,6 +156,27 @@ class Simulation:
     self.server_state, self.client_states = start or initial_states(
       algorithm, source.population, seed
     )
+
+  @property
+  def source(self) -> cohort_lib.ClientSource:
+    """The clients' examples; may be replaced by others of the same clients.
+
+    Raises:
+      ConfigError: If it is set to other clients, or to arrays that do not fit
+        the algorithm's model.
+    """
+    return self._source
+
+  @source.setter
+  def source(self, source: cohort_lib.ClientSource) -> None:
+    if source.population.client_ids != self._client_ids:
+      raise errors.ConfigError(
+        'source has other client ids, or in another order: states would belong '
+        'to other clients. Give the same ids in the same order'
+      )
+    if isinstance(source, client_sources.ArraySource):
+      _check_arrays(source, self.algorithm.cluster_model)
+    self._source = source
 
   def run_round(
     self, available: Iterable[str] | None = None
@@ -246,4 +264,15 @@ def _check_arrays(
           f'{[*found.shape]}, but the model {model.name!r} takes '
           f'{wanted.dtype.name} [{shape}]: convert the arrays, or build the '
           'model for them'
+        )
+    if model.task == model_lib.CLASSIFICATION:
+      labels = examples.y[examples.y != model.padding_label]
+      if labels.size and not 0 <= labels.min() <= labels.max() < (
+        model.num_outputs
+      ):
+        raise errors.ConfigError(
+          f'y of client {client_id!r} has classes from {labels.min()} to '
+          f'{labels.max()}, but the model {model.name!r} takes those from 0 to '
+          f'{model.num_outputs - 1}: number them anew, or build the model for '
+          'more'
         )

@@ -100,6 +100,22 @@ def test_an_entry_is_registered_once():
   assert registry['net_2'].build is _build
 
 
+def test_a_module_registers_its_entry_again():
+  code = 'def build(options): pass\n'
+  registry = {}
+  for _ in range(2):  # After an error in a later line, or a reload.
+    build = {'__name__': 'own_plugin'}
+    exec(code, build)
+    plugins.register(registry, 'model', 'net', _Entry(_Options, build['build']))
+  assert registry['net'].build is build['build']
+
+
+def test_one_module_may_be_named_without_a_list(write):
+  write('own_plugin', 'raise ValueError("read")\n')
+  with pytest.raises(errors.ConfigError, match="plug-in 'own_plugin'.* read"):
+    plugins.load('own_plugin')
+
+
 def test_a_cell_of_a_notebook_registers_again():
   def first(options):
     return options

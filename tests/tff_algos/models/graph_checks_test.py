@@ -42,6 +42,7 @@ def _loop(logits):
     (lambda logits: tf.nn.softmax(logits) + 1, (4,), (), True),
     (tf.nn.relu, (5, 4), (5,), True),
     (_attention, (4,), (), False),
+    (tf.function(_attention), (4,), (), False),
     (_loop, (4,), (), False),
   ],
 )
@@ -60,6 +61,10 @@ def test_label_shape_and_vectorization(apply, shape, label_shape, vectorizes):
     (lambda logits: logits + _COUNTER, 'a variable or table of its own'),
     (
       lambda logits: tf.cast(tf.nn.softmax(logits), tf.float32),
+      "'own' ends with a softmax, but must return logits",
+    ),
+    (
+      tf.function(tf.function(tf.nn.softmax)),
       "'own' ends with a softmax, but must return logits",
     ),
     (lambda logits: logits[:, :2], r'floats \[batch, ..., 3\]'),

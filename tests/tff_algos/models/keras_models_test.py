@@ -302,6 +302,23 @@ def test_a_layer_adapted_in_build_fn_is_a_constant():
   np.testing.assert_allclose(
     model.apply(weights, data), scaled @ weights['dense/kernel'], atol=1e-4
   )
+  kept = {name: leaf.numpy() for name, leaf in weights.items()}
+  with tf.Graph().as_default():  # As TFF's graphs are.
+    assert model.apply(kept, tf.constant(data)).shape == (50, 3)
+
+
+def test_values_that_replaced_layers_would_lose_are_refused():
+  def build(input_shape, num_outputs):
+    normalize = L.Normalization()
+    normalize.adapt(np.ones((3, 2), np.float32))
+    return keras_models.replace_batch_norm(
+      tf.keras.Sequential(
+        [L.Input(input_shape), normalize, L.BatchNormalization(), L.Dense(3)]
+      )
+    )
+
+  with pytest.raises(errors.ConfigError, match='replace first, then adapt'):
+    keras_models.from_keras(build, (2,), 3)
 
 
 def test_an_unrolled_recurrence_is_stacked():
@@ -372,7 +389,8 @@ def test_dropout_has_our_draws_in_training_and_none_elsewhere():
     (lambda: L.Dropout(0.5), False),
   ],
 )
-def test_dropout_of_whole_channels(layer, is_shared):
+@pytest.mark.parametrize('is_traced', [False, True])
+def test_dropout_of_whole_channels(layer, is_shared, is_traced):
   model = keras_models.from_keras(_dropout_net(layer), (6, 8), 1)
   weights = model.initialize(_SEED)
   # Every feature alone, in its own place: what is dropped gives 0.
@@ -383,7 +401,8 @@ def test_dropout_of_whole_channels(layer, is_shared):
       tf.constant([1, 2]), tf.constant(0), tf.zeros([48], tf.int32)
     ),
   ):
-    outputs = model.apply(weights, x)
+    apply = tf.function(model.apply) if is_traced else model.apply
+    outputs = apply(weights, x)
   dropped = outputs.numpy().reshape(6, 8) == 0
   assert dropped.any() and not dropped.all()
   assert (dropped == dropped[0]).all() == is_shared

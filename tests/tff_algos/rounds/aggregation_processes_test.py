@@ -264,6 +264,10 @@ def test_other_runtimes_refuse_factories(runtime):
     ({'add': {'total': _MEAN}}, "got 'total'"),
     ({'add': {'value': _MEAN}}, 'Sum, which takes .*Unweighted'),
     ({'add': {'said': _MEAN}}, 'Collect, which takes no factory'),
+    (
+      {'add': {'mean': tff.aggregators.SumFactory()}},
+      "'mean' is a mean, but SumFactory adds up",
+    ),
   ],
 )
 def test_wrong_factories_are_refused(factories, words):

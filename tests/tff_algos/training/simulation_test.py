@@ -127,6 +127,41 @@ def test_arrays_that_do_not_fit_the_model_are_refused(model, x, y, words):
     simulation.Simulation(algorithm, source, runtime=None)
 
 
+def test_classes_that_the_model_has_not_are_refused():
+  algorithm = registry.build_algorithm(
+    registry.parse_config({'name': 'fed_avg', 'cohort_size': 0}),
+    toys.logistic((4,)),
+  )
+  ones, classes = np.ones([3, 4]), toys.logistic((4,)).num_outputs
+  for labels in ([1, 2, classes], [-1, 0, 0]):
+    source = client_sources.ArraySource({'ann': (ones, labels)})
+    with pytest.raises(
+      errors.ConfigError,
+      match=f"'ann' has classes from {min(labels)} to {max(labels)}, but",
+    ):
+      simulation.Simulation(algorithm, source, runtime=None)
+
+
+def test_examples_may_be_replaced_by_others_of_the_same_clients():
+  algorithm = registry.build_algorithm(
+    registry.parse_config({'name': 'fed_avg', 'cohort_size': 0}),
+    toys.linear(4),
+  )
+
+  def source(*client_ids, features=4):
+    pair = np.ones([3, features]), np.ones(3)
+    return client_sources.ArraySource(dict.fromkeys(client_ids, pair))
+
+  run = simulation.Simulation(algorithm, source('a', 'b'), runtime=None)
+  other = source('a', 'b')
+  run.source = other
+  with pytest.raises(errors.ConfigError, match='in another order'):
+    run.source = source('b', 'a')
+  with pytest.raises(errors.ConfigError, match="x of client 'a'"):
+    run.source = source('a', 'b', features=5)
+  assert run.source is other
+
+
 def test_only_available_clients_take_part():
   run = _simulate('fed_avg', cohort_size=0)
   names = ['c003', 'c001', 'c000']  # The second has no example.
