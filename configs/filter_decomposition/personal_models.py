@@ -22,7 +22,7 @@ configs/partial_fed_avg/${of}_fed_rep,configs/partial_fed_avg/${of}_local \
 
 For private heads as well, set `--config.algorithm.local_atoms.own=atoms_and_head`. To
 fit the atoms once, after the last round, set `in_every_round=False` and
-`refit_interval=200`.
+`refit_interval` to the number of rounds.
 
 Clients, networks and variants: configs/few_classes.py. The full size has not been run.
 The variant `smoke` needs no data: the scikit-learn digits, 2 rounds.

@@ -23,6 +23,8 @@ class Rule(enum.Enum):
     INITIAL: The initial value of the new population.
     CLIENTS: A row for each client on axis 0, which moves with the client;
       newcomers have the initial row.
+    STAYING: As `CLIENTS`, but for a client that returns, which has the initial
+      row.
     CLUSTER: As `CLIENTS`, of cluster ids; a newcomer has the cluster whose
       model has the lowest loss on its training examples.
     PAIRS: A value for each pair of clients on axes 0 and 1. It moves with both;
@@ -37,12 +39,13 @@ class Rule(enum.Enum):
   OPTIMIZER = enum.auto()
   INITIAL = enum.auto()
   CLIENTS = enum.auto()
+  STAYING = enum.auto()
   CLUSTER = enum.auto()
   PAIRS = enum.auto()
   CLIENT_SUM = enum.auto()
 
 
-KEEP, OPTIMIZER, INITIAL, CLIENTS, CLUSTER, PAIRS, CLIENT_SUM = Rule
+KEEP, OPTIMIZER, INITIAL, CLIENTS, STAYING, CLUSTER, PAIRS, CLIENT_SUM = Rule
 
 
 def _as_initialized(old: Structure, initial: Structure) -> Structure:

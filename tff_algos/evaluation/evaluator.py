@@ -272,11 +272,14 @@ class Evaluator:
       if 'local_score' in personalized:
         scores['local'] = personalized['local_score']
       for kind, stat in losses.items():
-        metrics[f'participating/{split}/{kind}/loss'] = summaries.summarize(
+        summary = summaries.summarize(
           statistics.value_of(stat),
           self._num_scored(stat, stat, sizes),
           higher_is_better=False,
-        ).weighted_mean
+        )
+        loss = f'participating/{split}/{kind}/loss'
+        metrics[loss] = summary.weighted_mean
+        metrics[f'{loss}_num_nan'] = summary.num_nan
       for kind, stat in scores.items():
         values = statistics.value_of(stat)
         counts = self._num_scored(stat, losses.get(kind, stat), sizes)

@@ -36,7 +36,8 @@ def evaluate(
   """
   with session.open_session(config, folder, kept=kept) as opened:
     chosen, server_state = opened.restore(round_choice)
-    entries = opened.checkpoints.checked_records(opened.checkpoints.find())
+    last = opened.checkpoints.find()
+    entries = opened.checkpoints.checked_records(last)
     found = opened.evaluator.evaluate(server_state)
     centers = evaluation_tables.center_rows(
       found.metrics, opened.dataset.source_names, opened.algorithm
@@ -50,7 +51,10 @@ def evaluate(
       rows_of_file['association.csv'] = evaluation_tables.association_rows(
         found.memberships, planted
       )
-    content = _summary(opened, chosen, found, centers, entries)
+    best = metrics_log.best_round(
+      folder, opened.evaluator.selection_metric, entries, last
+    )
+    content = _summary(opened, chosen, found, centers, best)
     account = opened.algorithm.account
     if account is not None:
       content['last'] |= account.metrics(server_state)
@@ -103,7 +107,7 @@ def _summary(
   chosen: int,
   found: evaluator.Evaluation,
   centers: evaluation_tables.Rows,
-  entries: records.Entries,
+  best: Mapping[str, float],
 ) -> dict[str, Any]:
   """Returns the content of evaluation/summary.json."""
   higher_is_better = opened.algorithm.cluster_model.higher_is_better
@@ -112,9 +116,7 @@ def _summary(
   score_name = opened.algorithm.cluster_model.score_name
   return {
     'last': {'round': chosen, **found.metrics},
-    'best_by_validation': metrics_log.best_round(
-      opened.workdir, opened.evaluator.selection_metric, entries
-    ),
+    'best_by_validation': best,
     'majority_class': opened.evaluator.majority_class(),
     'source_names': list(opened.dataset.source_names),
     'planted_names': list(planted.names) if planted else None,

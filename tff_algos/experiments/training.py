@@ -269,25 +269,47 @@ def _check_personalization(opened: session.Session) -> None:
   Warns if they are of an earlier round.
 
   Raises:
-    ConfigError: If the rounds of the run train none.
+    ConfigError: If the rounds of the run train none, or it may be stopped
+      before they do.
   """
-  algorithm = opened.config.algorithm
-  interval = getattr(algorithm, 'personalization_interval', 0)
-  if not interval or getattr(algorithm, 'schedule', '') == 'beside':
+  option, interval = _personalization(opened.config.algorithm.options)
+  if not interval:
     return
+  config = opened.training
+  if config.selection.patience and config.evaluation_interval % interval:
+    raise errors.ConfigError(
+      f'config.algorithm.{option} is {interval}: with '
+      'config.training.selection.patience a run may be stopped before it; set '
+      'config.training.evaluation_interval to a multiple of it, or patience to '
+      '0'
+    )
   first, last = _first_round(opened), opened.training.num_rounds
   newest = last - last % interval
   if newest == last:
     return
   when = f'last in round {newest}' if newest > first else 'in no round of them'
   text = (
-    f'config.algorithm.personalization_interval is {interval}: of the rounds '
+    f'config.algorithm.{option} is {interval}: of the rounds '
     f'{first + 1} to {last} personalized models are trained {when}; set a '
     f'divisor of {last}, such as {math.gcd(last, last - first)}'
   )
   if newest <= first:
     raise errors.ConfigError(text)
   logging.warning('%s', text)
+
+
+def _personalization(options: Any) -> tuple[str, int]:
+  """Returns the option that says after which rounds models are personalized.
+
+  Its value is 0 where they are in all rounds, or in none.
+  """
+  atoms = getattr(options, 'local_atoms', None)
+  if atoms is not None and atoms.is_on and not atoms.in_every_round:
+    return 'local_atoms.refit_interval', atoms.refit_interval
+  option = 'personalization_interval'
+  if getattr(options, 'schedule', '') == 'beside':
+    return option, 0
+  return option, getattr(options, option, 0)
 
 
 def _first_round(opened: session.Session) -> int:

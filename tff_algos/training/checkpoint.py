@@ -193,6 +193,8 @@ class CheckpointManager:
       return saved[-1]
     if choice == BEST:
       choice = self.progress(saved[-1]).best_round
+      if choice < 0 and self.starts_run(saved[-1]):
+        choice = saved[-1]  # A continued run that has no round of its own yet.
       if choice < 0:
         raise errors.CheckpointError(
           f'{self._folder.parent} has no best round: no evaluated round has '
@@ -484,6 +486,12 @@ class CheckpointManager:
       for round_num in self.rounds()
       if self._round_folder(round_num) != folder and self._is_whole(round_num)
     ]
+    if any(
+      self._round_folder(self.progress(one).best_round) == folder
+      for one in whole
+    ):
+      # Going on from a later one would not make the best round anew.
+      whole = [one for one in whole if self._round_folder(one) < folder]
     parent = records.locate(self._folder, _PARENT)
     if not whole and self._lacks_parent(folder):
       return (
@@ -492,8 +500,8 @@ class CheckpointManager:
       )
     if not whole:
       return (
-        f'remove {self._folder} and run binaries.train again: no checkpoint is '
-        'whole, so that it trains from the beginning'
+        f'remove {self._folder} and run binaries.train again: it has no whole '
+        'checkpoint to go on from, so that it trains from the beginning'
       )
     damaged = [
       str(self._round_folder(round_num))

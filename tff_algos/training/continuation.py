@@ -208,7 +208,12 @@ def start(
   """
   folder = parent_folder(workdir, parent)
   manager = checkpoint_lib.reader(folder)
-  saved = manager.read(parent.round_num)
+  try:
+    saved = manager.read(manager.find(parent.round_num))
+  except errors.CheckpointError as error:
+    raise errors.CheckpointError(
+      f'{error}. Or name the run to start from, with --continue_from'
+    ) from None
   _check_same(folder, saved, checkpoints.run_identity, store)
   departed = moved_states.read_departed(folder)
   clients = source.population.client_ids

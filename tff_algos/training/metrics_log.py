@@ -200,7 +200,10 @@ def _is_number(cell: str | None) -> bool:
 
 
 def best_round(
-  workdir: str | os.PathLike[str], metric: str, entries: records.Entries
+  workdir: str | os.PathLike[str],
+  metric: str,
+  entries: records.Entries,
+  last_round: int,
 ) -> dict[str, float]:
   """Returns the metrics of the best round by a validation metric.
 
@@ -208,8 +211,9 @@ def best_round(
     workdir: Folder of `metrics.csv`.
     metric: Name of the metric, such as
       `'participating/validation/personalized/accuracy'`.
-    entries: Checked entries of the records, which say how many rows count;
-      without them all do.
+    entries: Checked entries of the records, by which the rows are checked; a
+      run that has just been continued has none.
+    last_round: That of the last checkpoint; later rows do not count.
 
   Returns:
     `round` and the metrics of that round without its seconds, so that the same
@@ -232,7 +236,7 @@ def best_round(
       for row in csv.DictReader(lines)
       if _is_number(row.get(metric))
       and not summaries.is_partial(row, metric)
-      and int(row['round'])
+      and 0 < int(row['round']) <= last_round
     ]
     if not rows:
       return {}

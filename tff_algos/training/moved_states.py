@@ -117,6 +117,10 @@ class Carrier:
       case carrying.CLIENT_SUM:
         factor = np.sum(origin >= 0) / self._moves.num_old
         return np.asarray(factor * old, old.dtype)
+      case carrying.STAYING:
+        moved = np.array(initial)
+        moved[stays] = old[origin[stays]]
+        return moved
       case carrying.PAIRS:
         moved = np.array(initial)
         kept = np.flatnonzero(stays)

@@ -37,6 +37,7 @@ def _expected_participating(case, split, score):
     prefix = f'participating/{split}/{kind}'
     values, losses = zip(*found, strict=True)
     expected[f'{prefix}/loss'] = np.concatenate(losses).mean()
+    expected[f'{prefix}/loss_num_nan'] = 0
     expected |= evaluated.summary(f'{prefix}/{score}', case, values)
   return expected
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 from configs.fed_avg import private
 from configs.fed_soft import synthetic
 from tests.testing import csv_files, regressions
+from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors, sealed_json
 from tff_algos.experiments import (
   datasets,
@@ -20,7 +21,7 @@ from tff_algos.experiments import (
   training,
 )
 from tff_algos.privacy import accounting
-from tff_algos.training import restarts
+from tff_algos.training import loop, restarts, selection
 
 
 @pytest.fixture(scope='module')
@@ -53,20 +54,28 @@ def test_more_rounds_go_on_and_fewer_are_refused(
 
 
 def test_the_last_round_has_personalized_models_of_its_own(caplog):
-  def check(interval, first, last, schedule='after'):
-    algorithm = types.SimpleNamespace(
-      personalization_interval=interval, schedule=schedule
-    )
+  def check(interval, first, last, *, patience=0, **options):
+    section = options
+    if 'name' not in options:
+      section = {
+        **{'name': 'ditto', 'personalization_interval': interval},
+        **{'schedule': 'after', **options},
+      }
     opened = types.SimpleNamespace(
-      config=types.SimpleNamespace(algorithm=algorithm),
+      config=types.SimpleNamespace(algorithm=algorithms.parse_config(section)),
       parent=types.SimpleNamespace(round_num=first) if first else None,
-      training=types.SimpleNamespace(num_rounds=last),
+      training=loop.TrainingConfig(
+        num_rounds=last,
+        evaluation_interval=10,
+        selection=selection.SelectionConfig(patience=patience),
+      ),
     )
     training._check_personalization(opened)
 
-  for fits in ((30, 0, 30), (10, 30, 40), (1, 17, 47), (0, 0, 7)):
+  for fits in ((30, 0, 30), (10, 30, 40), (1, 17, 47)):
     check(*fits)
-  check(30, 0, 20, 'beside')  # Not an option of this schedule.
+  check(30, 0, 20, schedule='beside')  # Not an option of this schedule.
+  check(5, 0, 20, patience=3)
   assert not caplog.text
   text = (
     'rounds 1 to 20 .* in no round of them; set a divisor of 20, such as 20'
@@ -75,6 +84,13 @@ def test_the_last_round_has_personalized_models_of_its_own(caplog):
     check(30, 0, 20)
   with pytest.raises(errors.ConfigError, match='31 to 40 .* such as 10'):
     check(30, 30, 40)
+  with pytest.raises(errors.ConfigError, match='patience .* a multiple of it'):
+    check(20, 0, 20, patience=3)
+  atoms = {'own': 'atoms', 'in_every_round': False, 'refit_interval': 200}
+  with pytest.raises(
+    errors.ConfigError, match='local_atoms.refit_interval is 200: .* no round'
+  ):
+    check(0, 0, 20, name='filter_decomposition', local_atoms=atoms)
   check(30, 17, 47)
   assert 'trained last in round 30; set a divisor of 47, such as 1' in (
     caplog.text

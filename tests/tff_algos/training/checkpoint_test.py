@@ -82,6 +82,34 @@ def test_the_last_the_best_and_a_named_round_are_found(tmp_path):
     checkpoints.find(1)
 
 
+def test_the_start_of_a_continued_run_is_the_best_so_far(tmp_path):
+  run = saved_run.Run(tmp_path).train(1, starts_run=True)
+  assert run.checkpoints.find('best') == 1
+
+
+def test_a_lost_best_round_is_trained_anew(tmp_path):
+  best = selection.Progress(2, 0.9)
+  run = saved_run.Run(tmp_path, num_kept=3).train(5, progress=best)
+  assert run.checkpoints.rounds() == [2, 3, 4, 5]
+  (tmp_path / 'round_000002' / 'server_state.npz').write_bytes(b'')
+  with pytest.raises(
+    errors.CheckpointError,
+    match=f'remove {tmp_path} and run .*it trains from the beginning',
+  ):
+    saved_run.Run(tmp_path).restore(2)
+
+
+def test_what_lies_before_a_lost_best_round_is_kept(tmp_path):
+  run = saved_run.Run(tmp_path, num_kept=4).train(1)
+  run.train(4, progress=selection.Progress(2, 0.9))
+  (tmp_path / 'round_000002' / 'server_state.npz').write_bytes(b'')
+  with pytest.raises(
+    errors.CheckpointError,
+    match='remove .*02 and .*03 and .*04 and run .*checkpoint of round 1, which',
+  ):
+    saved_run.Run(tmp_path).restore(2)
+
+
 def test_without_a_metric_there_is_no_best_round(tmp_path):
   run = saved_run.Run(tmp_path)
   with pytest.raises(errors.CheckpointError, match='holds no checkpoint'):

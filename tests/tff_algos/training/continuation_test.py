@@ -82,6 +82,30 @@ def test_a_start_that_was_interrupted_is_repeated(parent):
   np.testing.assert_equal(after.server_state, before.server_state)
 
 
+def test_a_parent_that_has_lost_the_round_is_named(parent, tmp_path):
+  copy = tmp_path / 'runs' / 'parent'
+  shutil.copytree(parent.folder, copy)
+  case, source = parent.case, parent.source
+  child = continued.Run(case, copy, source).follow('child', source)
+  for folder in (child.folder, copy):
+    shutil.rmtree(folder / checkpoint.FOLDER)
+  child = continued.Run(case, child.folder, source)
+  found = continuation.find_parent(child.folder, '', _CONFIG)
+  with pytest.raises(
+    errors.CheckpointError, match='holds no checkpoint.* with --continue_from'
+  ):
+    continuation.start(
+      found,
+      child.folder,
+      case.algorithm,
+      case.debug,
+      source,
+      child.store,
+      child.checkpoints,
+      _CONFIG,
+    )
+
+
 _CONFIG = continuation.ContinuationConfig()
 
 

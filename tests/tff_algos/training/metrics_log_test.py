@@ -195,7 +195,7 @@ def test_best_round_is_the_earliest_of_the_best(tmp_path, name, expected):
       for r, value in [*rows, (6, 0.99 if name == 'accuracy' else 0.1)]
     ],
   )
-  best = metrics_log.best_round(tmp_path, metric, {})
+  best = metrics_log.best_round(tmp_path, metric, {}, 6)
   assert best.pop(f'{metric}_num_nan') == 0
   round_num, value = expected
   assert best == {'round': round_num, metric: value, 'x': round_num / 2}
@@ -209,9 +209,12 @@ def test_rows_after_the_checkpoint_do_not_count(tmp_path):
       log.record(round_num, {_METRIC: value})
     entries = log.persist()
     log.record(3, {_METRIC: 0.9, 'later': 1.0})
-  best = metrics_log.best_round(tmp_path, _METRIC, entries)
+  best = metrics_log.best_round(tmp_path, _METRIC, entries, 2)
   assert best['round'] == 1
-  best = metrics_log.best_round(tmp_path, _METRIC, {})
+  # A run that has just been continued has no records yet.
+  best = metrics_log.best_round(tmp_path, _METRIC, {}, 2)
+  assert best['round'] == 1
+  best = metrics_log.best_round(tmp_path, _METRIC, {}, 3)
   assert best['round'] == 3
 
 
@@ -234,15 +237,15 @@ def test_resumed_log_is_that_of_the_checkpoint(tmp_path):
 
 
 def test_best_round_of_a_damaged_table_is_an_error(tmp_path):
-  assert not metrics_log.best_round(tmp_path, _METRIC, {})
+  assert not metrics_log.best_round(tmp_path, _METRIC, {}, 3)
   _write(tmp_path, [(0, {_METRIC: 0.5})])
   path = tmp_path / 'metrics.csv'
   path.write_text(path.read_text().replace('0.5', '0.o'))
   with pytest.raises(errors.DataError, match=f'{path} cannot be read'):
-    metrics_log.best_round(tmp_path, _METRIC, {})
+    metrics_log.best_round(tmp_path, _METRIC, {}, 3)
 
 
 def test_best_round_without_validation_examples_is_empty(tmp_path):
   _write(tmp_path, [(0, {_METRIC: math.nan, 'x': 1.0}), (1, {'x': 1.0})])
   for metric in (_METRIC, 'unknown'):
-    assert not metrics_log.best_round(tmp_path, metric, {})
+    assert not metrics_log.best_round(tmp_path, metric, {}, 6)

@@ -35,6 +35,13 @@ def test_rows_move_with_their_clients():
     assert rows.tolist() == [[1], [2], [3], [7]]
 
 
+def test_rows_of_who_stays_move_and_who_returns_is_initial():
+  old, initial = [[1.0], [2.0], [3.0]], [[0.0]] * 4
+  moved, carrier = _move(carrying.STAYING, old, initial)
+  assert moved == [[1], [0], [3], [0]]
+  assert not carrier.known_rows
+
+
 @pytest.mark.parametrize(
   ('rule', 'is_anew', 'expected'),
   [

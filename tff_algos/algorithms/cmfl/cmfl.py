@@ -129,8 +129,9 @@ class Proposal(NamedTuple):
 
 _PROPOSAL = {
   'model_weights': carrying.KEEP,
-  'is_member': carrying.CLIENTS,
-  'is_selected': carrying.CLIENTS,
+  # Nobody has elected a client that returns into the committee of today.
+  'is_member': carrying.STAYING,
+  'is_selected': carrying.STAYING,
 }
 
 

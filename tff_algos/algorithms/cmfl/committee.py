@@ -129,7 +129,7 @@ def sizes(num_clients: int, config: CommitteeConfig) -> Sizes:
   training = config.num_training or _half_up(
     active * (1 - config.committee_rate)
   )
-  least = config.num_members or 1
+  least = min(config.num_members or 1, num_clients // 2)
   training = min(max(training, least), num_clients - least)
   committee = config.num_members or _half_up(active * config.committee_rate)
   committee = min(max(committee, 1), training, num_clients - training)

@@ -269,7 +269,8 @@ class _TrialQueue:
     for round_num, row in rounds:
       score = float(row.get(self._objective.metric) or math.nan)
       step = len(trial.scores) * (self._num_rounds + 1) + round_num
-      if math.isnan(score) or step in trial.reported:
+      is_partial = summaries.is_partial(row, self._objective.metric)
+      if math.isnan(score) or is_partial or step in trial.reported:
         continue
       trial.reported.add(step)
       trial.optuna_trial.report(score, step)

@@ -174,10 +174,12 @@ def precede(
     remedy = f'set initialization.mode to {KMEANS!r} or {WARM_START!r}'
     check_differ(model, num_clusters, remedy)
     return algorithm
-  seeding = _build_training(num_clusters, objective, training)
+  # Without its clients, a cluster would keep a random model of its own, or one
+  # that others have, too.
+  seeding = _build_training(num_clusters, objective, training)._replace(
+    has_dropout=False
+  )
   if config.mode == KMEANS:
-    # Without its one client, a cluster would keep a random model of its own.
-    seeding = seeding._replace(has_dropout=False)
     phases = [seeding, _build_reporting(model, num_clusters)]
     num_rounds, plan = 1, _kmeans_plan(model, num_clusters, config)
   else:

@@ -236,7 +236,7 @@ def test_sizes_as_numbers_in_place_of_shares():
 @pytest.mark.parametrize(
   ('numbers', 'text'),
   [
-    ({'num_members': 11}, 'committee.num_members is 11, but 20 .* allow 9'),
+    ({'num_members': 11}, 'committee.num_members is 11, but 20 .* allow 10'),
     ({'num_training': 20}, 'num_training is 20, but 20 clients .* allow 19,'),
     ({'num_aggregated': 7, 'num_training': 6}, 'num_aggregated is 7, .* 6,'),
     ({'num_aggregated': 5, 'selection': 'all'}, "selection 'all' allow 12"),
@@ -247,6 +247,13 @@ def test_numbers_that_do_not_fit_are_refused(numbers, text):
   config = committee.CommitteeConfig(active_rate=1.0, **numbers)
   with pytest.raises(errors.ConfigError, match=text):
     committee.sizes(20, config)
+
+
+@pytest.mark.parametrize(('num_clients', 'most'), [(8, 4), (10, 5), (3, 1)])
+def test_the_largest_committee_that_fits_is_advised(num_clients, most):
+  config = committee.CommitteeConfig(num_members=num_clients)
+  with pytest.raises(errors.ConfigError, match=f'set num_members to {most},'):
+    committee.sizes(num_clients, config)
 
 
 def test_measures_by_hand():
