@@ -115,7 +115,7 @@ def _build(
     raise errors.ConfigError(
       f'config.dataset.splits.split_by is {split_by!r}: it would divide the '
       f'words of a text of {config.source.name!r}, and leave out beginnings '
-      "that test texts have, too. Set it to 'group'"
+      "that test texts have, too. Set it to 'group', or split by time"
     )
   given = fit.read_given(config.fitted_from, spec)
   partition_plan.check_config(

@@ -142,11 +142,15 @@ def _read(path: pathlib.Path, encoding: str) -> list[list[str]]:
   lines = io.StringIO(files.read_text(path, encoding), newline='')
   # Strict, else a stray quotation mark hides all rows after it.
   reader = csv.reader(lines, strict=True)
+  rows, start = [], 1
   try:
-    return list(reader)
+    for row in reader:
+      rows.append(row)
+      start = reader.line_num + 1
+    return rows
   except csv.Error as error:
     raise errors.DataError(
-      f'line {reader.line_num + 1} of {path} begins a row that is no CSV: '
+      f'line {start} of {path} begins a row that is no CSV: '
       f'{error}. Close its quotation mark, or double those within a cell.'
     ) from None
 

@@ -93,7 +93,7 @@ def load(names: Iterable[str] | str = ()) -> None:
   Raises:
     ConfigError: If one cannot be imported or registers a wrong entry; names it.
   """
-  names = [names] if isinstance(names, str) else names
+  names = names.split() if isinstance(names, str) else names
   installed = importlib.metadata.entry_points(group=GROUP)
   for module in dict.fromkeys([*(one.module for one in installed), *names]):
     try:
@@ -120,8 +120,10 @@ def _failure(module: str, error: Exception) -> errors.ConfigError:
   )
 
 
-def _name(entry: Entry) -> str:
-  return str(getattr(entry.build, '__qualname__', ''))
+def _name(entry: Entry) -> object:
+  """Returns the name of its function; the entry itself if that is no name."""
+  name = getattr(entry.build, '__qualname__', '<')
+  return entry if '<' in name else name
 
 
 def _module(entry: Entry) -> str:

@@ -275,13 +275,13 @@ def _check_personalization(opened: session.Session) -> None:
   option, interval = _personalization(opened.config.algorithm.options)
   if not interval:
     return
-  config = opened.training
-  if config.selection.patience and config.evaluation_interval % interval:
+  patience = opened.training.selection.patience
+  if 0 < patience * opened.training.evaluation_interval < interval:
     raise errors.ConfigError(
       f'config.algorithm.{option} is {interval}: with '
-      'config.training.selection.patience a run may be stopped before it; set '
-      'config.training.evaluation_interval to a multiple of it, or patience to '
-      '0'
+      f'config.training.selection.patience {patience} a run may be stopped '
+      'before it; set config.training.evaluation_interval to a multiple of it, '
+      'or patience to 0'
     )
   first, last = _first_round(opened), opened.training.num_rounds
   newest = last - last % interval
@@ -307,7 +307,9 @@ def _personalization(options: Any) -> tuple[str, int]:
   if atoms is not None and atoms.is_on and not atoms.in_every_round:
     return 'local_atoms.refit_interval', atoms.refit_interval
   option = 'personalization_interval'
-  if getattr(options, 'schedule', '') == 'beside':
+  # Ditto's schedule, and partial FedAvg, whose clients train private weights.
+  is_beside = getattr(options, 'schedule', '') == 'beside'
+  if is_beside or hasattr(options, 'private'):
     return option, 0
   return option, getattr(options, option, 0)
 

@@ -96,13 +96,14 @@ def _maker(tensor: tf.Tensor) -> tf.Operation:
     return _maker(op.inputs[0])
   if op.type.endswith('PartitionedCall'):
     called = _called(op.graph, op.get_attr('f').name)
-    return _maker(called.outputs[tensor.value_index])
+    if called is not None:
+      return _maker(called.outputs[tensor.value_index])
   return op
 
 
 def _called(graph: tf.Graph, name: str) -> Any:
-  """Returns the graph of a function that another graph calls."""
-  return graph._get_function(name).graph
+  """Returns the graph of a called function; None if Python has not made it."""
+  return getattr(graph._get_function(name), 'graph', None)
 
 
 def _vectorizes(graph: tf.Graph) -> bool:
@@ -115,7 +116,7 @@ def _vectorizes(graph: tf.Graph) -> bool:
   names = [one.signature.name for one in graph.as_graph_def().library.function]
   has_wide_softmax = any(
     op.type == 'Softmax' and (op.outputs[0].shape.rank or 0) > 3
-    for one in (graph, *(_called(graph, name) for name in names))
+    for one in (graph, *filter(None, (_called(graph, name) for name in names)))
     for op in one.get_operations()
   )
   return not (has_loop or has_wide_softmax)

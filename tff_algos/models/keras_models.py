@@ -28,6 +28,7 @@ clusters, XLA, TFF and SavedModels see plain operations.
 
 import dataclasses
 import math
+import numbers
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -296,8 +297,17 @@ class _StepDraws:
     if not isinstance(self._layer, tf.keras.layers.Dropout):
       raise self._refusal()
     # Python's numbers alone: in a graph no entry of a tensor is known.
-    sizes = self._layer.noise_shape or noise_shape or [None] * inputs.shape.rank
-    is_shared = [isinstance(size, int) and size == 1 for size in sizes]
+    sizes = self._layer.noise_shape
+    if sizes is None:
+      sizes = [None] * inputs.shape.rank if noise_shape is None else noise_shape
+    if tf.is_tensor(sizes):
+      raise keras_weights.refusal(
+        f'Keras layer {self._layer.name!r} has a tensor as its noise shape: '
+        "give noise_shape as Python's numbers and None"
+      )
+    is_shared = [
+      isinstance(size, numbers.Integral) and size == 1 for size in sizes
+    ]
     if is_shared[0]:
       raise keras_weights.refusal(
         f'Keras layer {self._layer.name!r} has noise_shape '
@@ -343,9 +353,9 @@ def _keep_statistics(keras_model: tf.keras.Model) -> None:
   TFF's are, cannot take.
   """
   for layer in _layers(keras_model):
-    if isinstance(layer, tf.keras.layers.Normalization):
-      layer.mean = np.asarray(layer.mean)
-      layer.variance = np.asarray(layer.variance)
+    if isinstance(layer, tf.keras.layers.Normalization) and layer.built:
+      for name in ('mean', 'variance'):
+        setattr(layer, name, np.asarray(getattr(layer, name)))
 
 
 def _choose_plain_kernels(keras_model: tf.keras.Model) -> None:

@@ -486,12 +486,9 @@ class CheckpointManager:
       for round_num in self.rounds()
       if self._round_folder(round_num) != folder and self._is_whole(round_num)
     ]
-    if any(
-      self._round_folder(self.progress(one).best_round) == folder
-      for one in whole
-    ):
-      # Going on from a later one would not make the best round anew.
-      whole = [one for one in whole if self._round_folder(one) < folder]
+    lost = {*self.rounds()} - {*whole}
+    # Going on from a later one would not make a lost best round anew.
+    whole = [one for one in whole if self.progress(one).best_round not in lost]
     parent = records.locate(self._folder, _PARENT)
     if not whole and self._lacks_parent(folder):
       return (

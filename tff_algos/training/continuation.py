@@ -209,11 +209,12 @@ def start(
   folder = parent_folder(workdir, parent)
   manager = checkpoint_lib.reader(folder)
   try:
-    saved = manager.read(manager.find(parent.round_num))
+    round_num = manager.find(parent.round_num)
   except errors.CheckpointError as error:
     raise errors.CheckpointError(
       f'{error}. Or name the run to start from, with --continue_from'
     ) from None
+  saved = manager.read(round_num)
   _check_same(folder, saved, checkpoints.run_identity, store)
   departed = moved_states.read_departed(folder)
   clients = source.population.client_ids

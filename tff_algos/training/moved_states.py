@@ -117,20 +117,17 @@ class Carrier:
       case carrying.CLIENT_SUM:
         factor = np.sum(origin >= 0) / self._moves.num_old
         return np.asarray(factor * old, old.dtype)
-      case carrying.STAYING:
-        moved = np.array(initial)
-        moved[stays] = old[origin[stays]]
-        return moved
       case carrying.PAIRS:
         moved = np.array(initial)
         kept = np.flatnonzero(stays)
         moved[np.ix_(kept, kept)] = old[np.ix_(origin[kept], origin[kept])]
         return moved
-      case _:  # CLIENTS and CLUSTER.
+      case _:  # CLIENTS, STAYING and CLUSTER.
         rows = np.concatenate([old, next(self._archive, old[:0])])
         self.known_rows.append(rows)
         moved = np.array(initial)
-        moved[origin >= 0] = rows[origin[origin >= 0]]
+        takes = stays if rule is carrying.STAYING else origin >= 0
+        moved[takes] = rows[origin[takes]]
         return moved
 
 

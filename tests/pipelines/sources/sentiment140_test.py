@@ -51,16 +51,18 @@ def test_tweets_have_the_time_of_their_date(tmp_path, date, time):
 
 
 @pytest.mark.parametrize(
-  'content',
+  ('content', 'line'),
   [
-    '4,1,d,Q,ann,"good day\n0,2,d,Q,bob,sad\n4,3,d,Q,cid,fine\n',
-    '4,1,d,Q,ann,good\n4,2,d,Q,ann,"so go',
+    ('4,1,d,Q,ann,"good day\n0,2,d,Q,bob,sad\n4,3,d,Q,cid,fine\n', 1),
+    ('4,1,d,Q,ann,good\n4,2,d,Q,ann,"so go', 2),
   ],
 )
-def test_an_open_quotation_mark_hides_no_tweets(tmp_path, content):
+def test_an_open_quotation_mark_hides_no_tweets(tmp_path, content, line):
   source = _source(tmp_path)
   (tmp_path / 'tweets.csv').write_text(content)
-  with pytest.raises(errors.DataError, match='Close its quotation mark'):
+  with pytest.raises(
+    errors.DataError, match=f'line {line} of .* Close its quotation'
+  ):
     source.blocks()
 
 

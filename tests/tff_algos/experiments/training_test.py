@@ -75,7 +75,7 @@ def test_the_last_round_has_personalized_models_of_its_own(caplog):
   for fits in ((30, 0, 30), (10, 30, 40), (1, 17, 47)):
     check(*fits)
   check(30, 0, 20, schedule='beside')  # Not an option of this schedule.
-  check(5, 0, 20, patience=3)
+  check(20, 0, 40, patience=2)
   assert not caplog.text
   text = (
     'rounds 1 to 20 .* in no round of them; set a divisor of 20, such as 20'
@@ -85,7 +85,7 @@ def test_the_last_round_has_personalized_models_of_its_own(caplog):
   with pytest.raises(errors.ConfigError, match='31 to 40 .* such as 10'):
     check(30, 30, 40)
   with pytest.raises(errors.ConfigError, match='patience .* a multiple of it'):
-    check(20, 0, 20, patience=3)
+    check(20, 0, 20, patience=1)
   atoms = {'own': 'atoms', 'in_every_round': False, 'refit_interval': 200}
   with pytest.raises(
     errors.ConfigError, match='local_atoms.refit_interval is 200: .* no round'
