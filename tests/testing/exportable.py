@@ -1,5 +1,6 @@
 """Tiny algorithms with hand-set states, to export and to serve."""
 
+import errno
 import functools
 import math
 import pathlib
@@ -19,6 +20,7 @@ from tff_algos.export import (
   manifest,
   personalized_models,
   raw_signatures,
+  versions,
 )
 from tff_algos.features import spec as spec_lib
 
@@ -229,3 +231,15 @@ def oracle_logits(weights, index: int, x: np.ndarray) -> np.ndarray:
 def softmax(logits: np.ndarray) -> np.ndarray:
   exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
   return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+def hide_versions(monkeypatch, name: str) -> None:
+  """Lets nobody list a model's folder, as of a volume's lost+found."""
+  original = versions.version_folders
+
+  def version_folders(folder):
+    if folder.name == name:
+      raise PermissionError(errno.EACCES, 'Permission denied')
+    return original(folder)
+
+  monkeypatch.setattr(versions, 'version_folders', version_folders)

@@ -56,7 +56,7 @@ def register(
   Raises:
     ConfigError: If the name is taken or malformed, or the options are no
       dataclass derived from `base`. A cell of a notebook may register its name
-      again.
+      again, and a module that is loaded again its function of the same name.
   """
   if not _NAME.fullmatch(name):
     raise errors.ConfigError(
@@ -88,12 +88,12 @@ def load(names: Iterable[str] | str = ()) -> None:
   """Imports the plug-ins of installed packages and those named.
 
   Args:
-    names: Modules, such as `'my_package.my_module'`; one, or several.
+    names: Modules, such as `'my_package.my_module'`, or one of them.
 
   Raises:
     ConfigError: If one cannot be imported or registers a wrong entry; names it.
   """
-  names = names.split() if isinstance(names, str) else names
+  names = [names] if isinstance(names, str) else names
   installed = importlib.metadata.entry_points(group=GROUP)
   for module in dict.fromkeys([*(one.module for one in installed), *names]):
     try:

@@ -146,6 +146,7 @@ class ClientStateStore:
       that refers to it is complete.
 
     Raises:
+      DataError: If a folder stands in the place of the segment.
       OSError: If the segment cannot be written.
     """
     changed = sorted(self._unsaved)
@@ -168,6 +169,7 @@ class ClientStateStore:
       blocks: Their rows, uint8 `[n, state bytes]`, in the same order.
 
     Raises:
+      DataError: If a folder stands in the place of the segment.
       OSError: If the segment cannot be written.
     """
     self._write(self._index, round_num, clients, blocks)

@@ -267,12 +267,10 @@ def _check_arrays(
         )
     if model.task == model_lib.CLASSIFICATION:
       labels = examples.y[examples.y != model.padding_label]
-      if labels.size and not 0 <= labels.min() <= labels.max() < (
-        model.num_outputs
-      ):
+      last = model.num_outputs - 1
+      if labels.size and not 0 <= labels.min() <= labels.max() <= last:
         raise errors.ConfigError(
           f'y of client {client_id!r} has classes from {labels.min()} to '
           f'{labels.max()}, but the model {model.name!r} takes those from 0 to '
-          f'{model.num_outputs - 1}: number them anew, or build the model for '
-          'more'
+          f'{last}: number them anew, or build the model for more'
         )

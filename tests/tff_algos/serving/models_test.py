@@ -376,14 +376,7 @@ def test_a_folder_that_may_not_be_read_hides_no_model(
   """Such as lost+found of a volume: neither at the start nor for releases."""
   (tmp_path / 'a lost+found').mkdir()
   export()
-  original = versions.version_folders
-
-  def version_folders(folder):
-    if folder.name == 'a lost+found':
-      raise PermissionError(errno.EACCES, 'Permission denied')
-    return original(folder)
-
-  monkeypatch.setattr(versions, 'version_folders', version_folders)
+  exportable.hide_versions(monkeypatch, 'a lost+found')
   monkeypatch.setattr(models, '_REFRESH_SECONDS', 0.01)
   store = models.ModelStore(tmp_path)
   store.load_newest()

@@ -1,6 +1,5 @@
 """Files of TensorFlow Serving, parsed as its messages."""
 
-import errno
 import shlex
 
 import pytest
@@ -12,8 +11,9 @@ from google.protobuf import (
 )
 from tensorflow_serving.config import model_server_config_pb2
 
+from tests.testing import exportable
 from tff_algos.core import errors
-from tff_algos.export import labels, versions
+from tff_algos.export import labels
 from tff_algos.serving import server_config, tf_serving_config
 
 _Field = descriptor_pb2.FieldDescriptorProto
@@ -127,14 +127,7 @@ def test_a_folder_that_may_not_be_read_hides_no_model(
 ):
   """Such as lost+found of a volume, beside which `binaries.serve` serves."""
   (folder / 'lost+found').mkdir()
-  original = versions.version_folders
-
-  def version_folders(base):
-    if base.name == 'lost+found':
-      raise PermissionError(errno.EACCES, 'Permission denied')
-    return original(base)
-
-  monkeypatch.setattr(versions, 'version_folders', version_folders)
+  exportable.hide_versions(monkeypatch, 'lost+found')
   tf_serving_config.write(folder, tmp_path / 'out', CONFIG)
   assert len(models_of(tmp_path / 'out' / 'models.config')) == 4
 
