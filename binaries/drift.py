@@ -1,7 +1,8 @@
 r"""Measures how far the data of a run drifted from those of its parent run.
 
-  python -m binaries.drift --config=configs/fed_soft/digits.py \
-    --workdir=runs/2026-11-21 --continue_from=runs/2026-11-20
+  python -m binaries.drift --config=configs/ifca/fortnight.py \
+    --workdir=runs/ifca_fortnight/runs/2026-11-02 \
+    --continue_from=runs/ifca_fortnight/runs/2026-11-01
 
 compares the dataset of --workdir with the one that the parent was trained on
 (clients, labels, features), and both under the parent's cluster models of

@@ -16,7 +16,7 @@ The progress bar shows the training loss of the round's clients and, if clients
 have validation examples, their personalized models' score on these.
 
 For distributed training start it once for each process listed in TF_CONFIG
-(docs/architecture.md); process 0 writes.
+(docs/scale.md); process 0 writes.
 """
 
 from absl import flags

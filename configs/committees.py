@@ -21,7 +21,8 @@ Variants:
                 and the attacks of its published curves, which attack.name and
                 attack.fraction switch on: models are falsified, and scaling
                 starts at 0, not 0.5
-  literal       as the paper's text says: one full-batch step, clients upload
+  literal       as the paper's text says, but for its mini-batches, whose size
+                it does not give: one step on all examples, clients upload
                 updates, and alpha is a share of the training clients. For tau
                 steps on mini-batches of 32 set local_training.num_local_steps
                 to tau and batch_size to 32; for Eq. 5 as printed also upload to

@@ -18,9 +18,9 @@ are of the larger class. Without attackers the methods are up to 8 points above 
 under attack at most 0.6.
 
 The variants are those of configs/committees.py: a tenth of the accounts is active.
-Deviations from the paper: with the paper's rules (`literal`) a step uses all examples,
-here at most 512 tweets. Vocabulary and labels come from the original CSV file, not
-from LEAF's.
+Deviations from the paper: in `literal` a step uses all examples, here at most 512
+tweets, where the paper has a mini-batch of no given size. Vocabulary and labels come
+from the original CSV file, not from LEAF's.
 
 The variant `smoke` needs no data and no text: 12 clients train a perceptron on the
 scikit-learn digits.

@@ -34,8 +34,8 @@ class GateConfig:
     num_resamples: Resamples of the bootstrap; >= 100.
     batch_size: Examples in the batch whose prediction is timed, >= 1.
     max_batch_seconds: Longest time of its prediction, > 0.
-    ignore_broken_champion: Whether a champion that cannot be loaded is treated
-      as none, in place of an error.
+    ignore_broken_champion: Whether a champion that cannot be loaded, or was
+      trained on other features, is treated as none, in place of an error.
   """
 
   max_fall: float = 0.01
