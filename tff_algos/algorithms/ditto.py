@@ -107,6 +107,15 @@ class DittoConfig:
       checks.check_at_least(name, getattr(self, name), 0)
     checks.check_positive('loss_scale', self.loss_scale)
 
+  @property
+  def personalizes_after(self) -> tuple[str, int]:
+    """Returns the option of rounds between personalizations, and its value.
+
+    0 if clients personalize in the rounds in which they are drawn.
+    """
+    rounds = self.personalization_interval if self.schedule == 'after' else 0
+    return 'personalization_interval', rounds
+
 
 @dataclasses.dataclass(frozen=True)
 class FineTuningConfig(DittoConfig):

@@ -116,6 +116,11 @@ class PerFedAvgConfig:
       checks.check_positive(name, getattr(self, name))
     self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
 
+  @property
+  def personalizes_after(self) -> tuple[str, int]:
+    """Returns the option of rounds between personalizations, and its value."""
+    return 'personalization_interval', self.personalization_interval
+
 
 class ServerState(NamedTuple):
   """Server state between rounds.

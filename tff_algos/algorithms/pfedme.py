@@ -171,8 +171,8 @@ def _build_training(model, config):
   def mix(server_state, aggregates):
     mean, old = aggregates['local_weights'], server_state.model_weights
     mixed = trees.interpolate(old, mean.value, config.server_mixing)
-    # Without contributions, the mean is undefined.
-    return ServerState(trees.select(mean.weight > 0, mixed, old)), OrderedDict()
+    new = aggregation.mean_or_old(mean._replace(value=mixed), old)
+    return ServerState(new), OrderedDict()
 
   phase = algorithm.Phase(
     name='train',

@@ -170,11 +170,10 @@ def _build_update(config):
   def update(server_state, aggregates):
     old, mean = server_state.model_weights, aggregates['local_weights']
     change = aggregates['control_change']
-    weights = trees.interpolate(old, mean.value, config.server_learning_rate)
+    moved = trees.interpolate(old, mean.value, config.server_learning_rate)
     total_change = trees.scale(change.value, change.weight)
     return ServerState(
-      # Without contributions, the mean is undefined.
-      model_weights=trees.select(mean.weight > 0, weights, old),
+      model_weights=aggregation.mean_or_old(mean._replace(value=moved), old),
       control_sum=trees.add(server_state.control_sum, total_change),
     ), OrderedDict()
 

@@ -1,1 +1,1 @@
-"""Reader of federated datasets: schema, integrity checks, client batches."""
+"""Reader of federated datasets: schema, integrity, clients' examples."""

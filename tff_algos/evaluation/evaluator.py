@@ -185,25 +185,6 @@ class Evaluator:
       memberships = None
     return Evaluation(metrics, ClientTable(groups), memberships)
 
-  def cluster_losses(
-    self, server_state: Structure, source: cohort_lib.ClientSource
-  ) -> np.ndarray:
-    """Returns the loss of every cluster model on every client's examples.
-
-    Args:
-      server_state: Structure of NumPy arrays.
-      source: Clients and examples, also of another dataset with the same
-        schema.
-
-    Returns:
-      float64 `[num_clients, num_clusters]`; inf where a model is not finite on
-      a client, or the client has no examples.
-    """
-    clients = np.arange(source.population.num_clients, dtype=np.int32)
-    return cluster_losses.of_clients(
-      self._algorithm, self._runtime, server_state, source, clients
-    )
-
   @functools.cached_property
   def planted(self) -> Planted | None:
     """Returns the planted truth; None if there is none to recover.
@@ -409,7 +390,13 @@ class Evaluator:
       return self._run(self._fit, server_state, source)['membership']
     if self._algorithm.num_clusters == 1:
       return np.ones([source.population.num_clients, 1])
-    losses = self.cluster_losses(server_state, source)
+    losses = cluster_losses.of_clients(
+      self._algorithm,
+      self._runtime,
+      server_state,
+      source,
+      source.population.all_clients,
+    )
     return np.eye(self._algorithm.num_clusters)[np.argmin(losses, axis=1)]
 
   def _summarize(self, prefix, values, sizes):

@@ -72,17 +72,17 @@ def write_rows(table: Structure, collected: Collected) -> Structure:
 
 
 def mean_or_old(mean: Mean, old: Structure) -> Structure:
-  """Returns a mean of models, or the old model if no client contributed."""
+  """Returns a mean's model, or the old one if no client contributed."""
   return trees.select(mean.weight > 0, mean.value, old)
 
 
 def replace_clusters(
   mean: Mean, cluster_models: Structure
 ) -> tuple[Structure, Mapping[str, tf.Tensor]]:
-  """Returns each cluster's mean, or its old model if no client contributed.
+  """Returns the mean's models, or the old one where no client contributed.
 
   Args:
-    mean: Aggregate of `ClusterMean`.
+    mean: Aggregate of `ClusterMean`, or what a server's step makes of it.
     cluster_models: The old cluster models, `[num_clusters, ...]`.
 
   Returns:

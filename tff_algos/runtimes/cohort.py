@@ -9,7 +9,7 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import seeds
 from tff_algos.core.structures import Structure
-from tff_algos.data import batching, schema
+from tff_algos.data import schema
 from tff_algos.rounds import composer
 
 
@@ -80,10 +80,9 @@ class Cohort(NamedTuple):
     mask is 0.
     """
     one = self.describe(slice(position, position + 1), uses_client_state)
-    examples = self.examples(one.client_index)
-    rows = max(1, examples[0].num_examples)
-    stacked = one._replace(data=batching.stack(examples, rows))
-    return tf.nest.map_structure(lambda leaf: leaf[0], stacked)
+    (examples,) = self.examples(one.client_index)
+    client = tf.nest.map_structure(lambda leaf: leaf[0], one)
+    return client._replace(data=_unpadded(examples))
 
   def describe(
     self, positions: np.ndarray | slice, uses_client_state: bool
@@ -118,6 +117,16 @@ class Cohort(NamedTuple):
   def examples(self, client_indices: np.ndarray) -> list[schema.Examples]:
     """Returns the examples of some clients of the population, unpadded."""
     return [self.source.examples(int(index)) for index in client_indices]
+
+
+def _unpadded(examples: schema.Examples) -> algorithm_lib.ClientData:
+  """Returns a client's examples, or one row of zeros with mask 0 if none."""
+  num_examples = examples.num_examples
+  mask = np.ones(num_examples, np.float32)
+  columns: Structure = (examples.x, examples.y, mask)
+  if not num_examples:
+    columns = [np.zeros((1, *c.shape[1:]), c.dtype) for c in columns]
+  return algorithm_lib.ClientData(*columns)
 
 
 class PhaseOutput(NamedTuple):

@@ -1,6 +1,6 @@
 """Sampling of committee and training clients, and their client inputs.
 
-Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), Algorithm 3, steps 1 and 2.
+Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), section 4.3, step 1.
 """
 
 from typing import NamedTuple

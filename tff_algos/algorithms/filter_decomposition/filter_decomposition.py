@@ -106,6 +106,17 @@ class FilterDecompositionConfig:
       )
 
   @property
+  def personalizes_after(self) -> tuple[str, int]:
+    """Returns the option of rounds between personalizations, and its value.
+
+    0 if clients train their own weights in the rounds in which they are drawn,
+    or have none.
+    """
+    own = self.local_atoms
+    is_apart = own.is_on and not own.in_every_round
+    return 'local_atoms.refit_interval', own.refit_interval if is_apart else 0
+
+  @property
   def factors_anew(self) -> bool:
     """Whether the server factors the new kernels in every round."""
     return self.averaging != 'factors'

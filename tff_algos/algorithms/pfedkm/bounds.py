@@ -107,7 +107,7 @@ class Theorem(NamedTuple):
 
 
 def largest_learning_rate(smoothness: float, num_local_steps: int) -> float:
-  """Returns 1 / (L_F sqrt(432 R 2^R)), the largest eta of the proof (Eq. 19).
+  """Returns 1 / (L_F sqrt(432 R 2^R)), the largest eta (before Eq. 18).
 
   Args:
     smoothness: L_F, > 0.

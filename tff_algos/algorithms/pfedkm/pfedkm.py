@@ -267,11 +267,12 @@ def _build_regrouping(model, config):
       uploads.is_valid, regrouping.rename(clusters.assignment, names), before
     )
     sizes = tf.math.unsorted_segment_sum(weights, after, num_clusters)
-    models = _mix(old, trees.take(means, names), sizes, config)
+    mean = aggregation.Mean(trees.take(means, names), sizes)
+    models, num_empty = _mix(old, mean, config)
     metrics = regrouping.measure(
       before, after, uploads.is_valid, clusters, models
     )
-    metrics['num_empty_clusters'] = _num_empty(sizes)
+    metrics |= num_empty
     return server_state._replace(
       cluster_models=models,
       cluster_assignment=aggregation.write_rows(
@@ -294,25 +295,19 @@ def _build_one_mean(config):
   """Returns the server's update for one cluster."""
 
   def average(server_state, aggregates):
-    mean, weight = tf.nest.map_structure(
-      lambda leaf: leaf[tf.newaxis], tuple(aggregates['local_weights'])
+    mean = tf.nest.map_structure(
+      lambda leaf: leaf[tf.newaxis], aggregates['local_weights']
     )
-    models = _mix(server_state.cluster_models, mean, weight, config)
-    return server_state._replace(cluster_models=models), OrderedDict(
-      num_empty_clusters=_num_empty(weight)
-    )
+    models, metrics = _mix(server_state.cluster_models, mean, config)
+    return server_state._replace(cluster_models=models), metrics
 
   return average
 
 
-def _mix(old, means, sizes, config):
+def _mix(old, mean, config):
   """Returns (1 - beta) old + beta mean; old for a cluster without clients."""
-  mixed = trees.interpolate(old, means, config.server_mixing)
-  return trees.select_rows(sizes > 0, mixed, old)
-
-
-def _num_empty(sizes):
-  return tf.reduce_sum(tf.cast(sizes <= 0, tf.int32))
+  mixed = trees.interpolate(old, mean.value, config.server_mixing)
+  return aggregation.replace_clusters(mean._replace(value=mixed), old)
 
 
 def _build_plan(model, config):

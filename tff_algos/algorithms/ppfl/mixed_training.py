@@ -2,13 +2,13 @@
 
 Where a client computes one model of mixed weights sum_k c_k theta_k (see
 `mixing`), the loss depends on the canonical weights along its membership c
-alone: the gradient in theta_k is c_k g, with g the gradient in the mixed
-weights (Di et al., arXiv:2310.14337, Section 3.1). In rotated coordinates whose
-first axis points along c, v = sum_k c_k theta_k / |c|, the other coordinates
-have no gradient; weight decay shrinks all equally. SGD, with or without
-momentum and decay, is invariant under rotations. So v, of the size of one
-model, is trained, and every theta_k changes by c_k / |c| times the change of v:
-the same steps, up to rounding, at the cost of one model instead of
+alone (Di et al., arXiv:2310.14337, Section 2.1): by the chain rule the gradient
+in theta_k is c_k g, with g the gradient in the mixed weights. In rotated
+coordinates whose first axis points along c, v = sum_k c_k theta_k / |c|, the
+other coordinates have no gradient; weight decay shrinks all equally. SGD, with
+or without momentum and decay, is invariant under rotations. So v, of the size
+of one model, is trained, and every theta_k changes by c_k / |c| times the
+change of v: the same steps, up to rounding, at the cost of one model instead of
 `num_canonical`.
 """
 

@@ -18,7 +18,7 @@ from tff_algos.core import durable, errors, records, sealed_json
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import integrity, layout, schema
 from tff_algos.data import statistics as statistics_lib
-from tff_algos.evaluation import drift
+from tff_algos.evaluation import cluster_losses, drift
 from tff_algos.experiments import (
   experiment,
   resolved_config,
@@ -114,7 +114,8 @@ def require_accepted(
     raise errors.NotApprovedError(
       f'the data drifted from those of {report["parent"]}: '
       f'{"; ".join(failures)}. Look at {pathlib.Path(folder, drift.REPORT)}; '
-      'then mend the data, or raise the threshold to train on them'
+      f'then mend the raw files, remove {folder}, which keeps its version, and '
+      'start the date again; or raise the threshold to train on them'
     )
 
 
@@ -210,7 +211,13 @@ def _compare_clusters(
     now, before = (
       drift.ClusterLosses(
         source.population.client_ids,
-        opened.evaluator.cluster_losses(server_state, source),
+        cluster_losses.of_clients(
+          opened.algorithm,
+          opened.runtime,
+          server_state,
+          source,
+          source.population.all_clients,
+        ),
         source.population.num_examples > 0,
       )
       for source in (

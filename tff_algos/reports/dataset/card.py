@@ -11,10 +11,10 @@ import numpy as np
 from tff_algos.data import layout, statistics
 from tff_algos.data import schema as schema_lib
 from tff_algos.reports.dataset import (
-  client_rows,
   distances_plot,
   labels_plot,
   mixtures_plot,
+  picture_rows,
   samples_plot,
   sizes_plot,
   sources_plot,
@@ -133,7 +133,7 @@ def summary(facts: facts_lib.Facts) -> list[tuple[str, str]]:
 
 
 def _label_rows(facts: facts_lib.Facts) -> list[tuple[str, str]]:
-  clients = client_rows.similar_side_by_side(facts)
+  clients = picture_rows.similar_side_by_side(facts)
   if not facts.schema.num_classes or len(clients) < 2:
     return []
   has = (facts.labels[clients] > 0).sum(axis=1)

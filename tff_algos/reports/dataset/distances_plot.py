@@ -7,8 +7,8 @@ from matplotlib import figure as figure_lib
 
 from tff_algos.core import seeds
 from tff_algos.evaluation import distances
-from tff_algos.reports.dataset import client_rows
 from tff_algos.reports.dataset import facts as facts_lib
+from tff_algos.reports.dataset import picture_rows
 from tff_algos.reports.plotting import heat_map, picture, style
 
 _MAX_PAIRS = 20_000
@@ -29,7 +29,7 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
   counts, what = facts.labels, 'label distributions'
   if not facts.schema.num_classes:
     counts, what = facts.sources, 'source mixtures'
-  clients = client_rows.similar_side_by_side(facts)
+  clients = picture_rows.similar_side_by_side(facts)
   if len(clients) < 2 or counts.shape[1] < 2:
     return None
   figure = style.new_figure(4.6, f'Total variation between {what} of clients')
@@ -40,8 +40,8 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
 
 
 def _draw_matrix(figure, axes, counts: np.ndarray, clients: np.ndarray) -> None:
-  shown = clients[heat_map.thin(len(clients), client_rows.MAX_ROWS)]
-  shares = client_rows.shares_of(counts[shown])
+  shown = clients[heat_map.thin(len(clients), picture_rows.MAX_ROWS)]
+  shares = picture_rows.shares_of(counts[shown])
   image = axes.imshow(
     distances.total_variation(shares[:, None], shares[None]),
     cmap='cividis',
@@ -127,7 +127,7 @@ def pair_distances(
         for first, second in (part.T for part in parts)
       ]
     )
-    for shares in map(client_rows.shares_of, (counts, redraw(counts)))
+    for shares in map(picture_rows.shares_of, (counts, redraw(counts)))
   )
   return found, chance
 

@@ -5,8 +5,8 @@ from matplotlib import colors as colors_lib
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
-from tff_algos.reports.dataset import client_rows
 from tff_algos.reports.dataset import facts as facts_lib
+from tff_algos.reports.dataset import picture_rows
 from tff_algos.reports.plotting import client_axis, heat_map, picture, style
 
 _MAX_NAMED_CLASSES = 30
@@ -20,13 +20,13 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
   Returns:
     None if no client has an example.
   """
-  clients = client_rows.similar_side_by_side(facts)
+  clients = picture_rows.similar_side_by_side(facts)
   if not len(clients):
     return None
   if not facts.schema.num_classes:
     return _draw_targets(facts, clients)
-  rows = client_rows.cut(clients)
-  shares = rows.mean(client_rows.shares_of(facts.labels))
+  rows = picture_rows.cut(clients)
+  shares = rows.mean(picture_rows.shares_of(facts.labels))
   figure = style.new_figure(
     2.2 + 0.105 * max(len(shares), 12),
     'Label distribution of the clients',
@@ -54,7 +54,7 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
   return figure
 
 
-def name_rows(facts: facts_lib.Facts, axes, rows: client_rows.Rows) -> None:
+def name_rows(facts: facts_lib.Facts, axes, rows: picture_rows.Rows) -> None:
   """Labels the y axis of a picture whose rows are clients."""
   axes.set_ylabel(f'{rows.title}, sorted by similarity')
   client_axis.name(
@@ -106,7 +106,7 @@ def _caption(facts: facts_lib.Facts) -> str:
   if not facts.schema.num_classes:
     return 'Labels of all examples of each client with training examples.'
   text = 'Labels of the training examples of each client.'
-  if len(client_rows.similar_side_by_side(facts)) > client_rows.MAX_ROWS:
+  if len(picture_rows.similar_side_by_side(facts)) > picture_rows.MAX_ROWS:
     text += ' Each row is the mean of several similar clients.'
   return text
 

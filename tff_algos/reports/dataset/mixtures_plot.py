@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 from matplotlib import figure as figure_lib
 
-from tff_algos.reports.dataset import client_rows
 from tff_algos.reports.dataset import facts as facts_lib
+from tff_algos.reports.dataset import picture_rows
 from tff_algos.reports.plotting import client_axis, picture, style
 
 _MAX_NAMED_CLUSTERS = 8
@@ -18,11 +18,11 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
   Returns:
     None if there is only one source distribution, or no client has examples.
   """
-  clients = client_rows.similar_side_by_side(facts)
+  clients = picture_rows.similar_side_by_side(facts)
   if facts.schema.num_sources == 1 or not len(clients):
     return None
-  rows = client_rows.cut(clients)
-  shares = rows.mean(client_rows.shares_of(facts.sources))
+  rows = picture_rows.cut(clients)
+  shares = rows.mean(picture_rows.shares_of(facts.sources))
   figure = style.new_figure(3.9, 'Source distributions of the clients')
   axes = figure.subplots()
   positions = np.arange(len(shares))
@@ -64,7 +64,7 @@ def _draw_bars(axes, shares: np.ndarray) -> None:
     below += heights
 
 
-def _mark_clusters(axes, clusters: np.ndarray, rows: client_rows.Rows) -> None:
+def _mark_clusters(axes, clusters: np.ndarray, rows: picture_rows.Rows) -> None:
   """Separates the ground-truth clusters, and names them if there is room."""
   first = np.array([clusters[members[0]] for members in rows.members])
   starts = [0, *(np.flatnonzero(first[1:] != first[:-1]) + 1), len(first)]

@@ -5,8 +5,8 @@ from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
 from tff_algos.data import schema as schema_lib
-from tff_algos.reports.dataset import client_rows
 from tff_algos.reports.dataset import facts as facts_lib
+from tff_algos.reports.dataset import picture_rows
 from tff_algos.reports.plotting import client_axis, picture, style
 
 _SPLIT_COLORS = ('#0b4f86', '#c98a00', '#9aa0a6')
@@ -26,7 +26,7 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
   figure = style.new_figure(3.6, 'Examples of the clients')
   axes = figure.subplots()
   axes.set_axisbelow(True)
-  if len(totals) <= client_rows.MAX_ROWS:
+  if len(totals) <= picture_rows.MAX_ROWS:
     _draw_bars(axes, facts, np.argsort(-totals, kind='stable'))
   else:
     _draw_histogram(axes, facts.sizes[schema_lib.TRAIN])

@@ -5,8 +5,8 @@ from matplotlib import figure as figure_lib
 
 from tff_algos.data import statistics
 from tff_algos.evaluation import distances
-from tff_algos.reports.dataset import client_rows
 from tff_algos.reports.dataset import facts as facts_lib
+from tff_algos.reports.dataset import picture_rows
 from tff_algos.reports.plotting import client_axis, heat_map, picture, style
 
 _MAX_SOURCES = 12
@@ -35,7 +35,7 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
     )
   if facts.schema.num_classes:
     counts = np.array([total['label_counts'] for total in totals])
-    shares = client_rows.shares_of(counts)
+    shares = picture_rows.shares_of(counts)
     values = distances.total_variation(shares[:, None], shares[None])
     panels.append(('labels: total variation', values))
   else:

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from tests.testing import fake_facts
-from tff_algos.reports.dataset import client_rows, distances_plot
+from tff_algos.reports.dataset import distances_plot, picture_rows
 
 
 def test_matrix_holds_the_total_variation_of_labels():
   facts = fake_facts.make()
   matrix, _, _ = distances_plot.draw(facts).axes
-  order = client_rows.similar_side_by_side(facts)
+  order = picture_rows.similar_side_by_side(facts)
   shares = facts.labels[order] / 40
   expected = [[abs(p - q).sum() / 2 for q in shares] for p in shares]
   np.testing.assert_allclose(matrix.images[0].get_array(), expected)

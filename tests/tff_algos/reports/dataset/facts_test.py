@@ -8,8 +8,8 @@ from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import integrity
 from tff_algos.features import spec as spec_lib
-from tff_algos.reports.dataset import client_rows
 from tff_algos.reports.dataset import facts as facts_lib
+from tff_algos.reports.dataset import picture_rows
 
 
 def _build(path, **overrides):
@@ -132,4 +132,4 @@ def test_clients_without_labels_are_left_out(tmp_path):
   facts = facts_lib.read(folder)
   assert facts.client_ids == ('anna', 'b/2', 'çelik')
   assert len(facts.labels) == len(facts.sources) == len(facts.mixture) == 3
-  assert sorted(client_rows.similar_side_by_side(facts)) == [0, 1, 2]
+  assert sorted(picture_rows.similar_side_by_side(facts)) == [0, 1, 2]

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from tests.testing import fake_facts
-from tff_algos.reports.dataset import client_rows, labels_plot
+from tff_algos.reports.dataset import labels_plot, picture_rows
 
 
 def test_cells_are_the_clients_shares():
   facts = fake_facts.make()
   axes, _ = labels_plot.draw(facts).axes
-  order = client_rows.similar_side_by_side(facts)
+  order = picture_rows.similar_side_by_side(facts)
   expected = facts.labels[order] / facts.labels[order].sum(1, keepdims=True)
   np.testing.assert_allclose(axes.images[0].get_array(), expected)
   names = [tick.get_text() for tick in axes.get_yticklabels()]

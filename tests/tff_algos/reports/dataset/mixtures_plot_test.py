@@ -3,13 +3,13 @@
 import numpy as np
 
 from tests.testing import fake_facts
-from tff_algos.reports.dataset import client_rows, mixtures_plot
+from tff_algos.reports.dataset import mixtures_plot, picture_rows
 
 
 def test_bars_are_shares_and_lines_the_plan():
   facts = fake_facts.make(num_sources=3)
   (axes,) = mixtures_plot.draw(facts).axes
-  order = client_rows.similar_side_by_side(facts)
+  order = picture_rows.similar_side_by_side(facts)
   heights = np.array([bar.get_height() for bar in axes.patches])
   np.testing.assert_allclose(
     heights.reshape(3, 12).T, facts.sources[order] / 40
