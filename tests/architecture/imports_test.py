@@ -52,7 +52,7 @@ _ONLY_MODULES = {
   },
   (rooms.CONSENSUS, rooms.CORE): {'checks', 'errors', 'seeds'},
   (rooms.CONSENSUS, rooms.ADVERSARIES): {'malicious'},
-  (rooms.AUDIT, rooms.CORE): {'durable', 'errors', 'records'},
+  (rooms.AUDIT, rooms.CORE): {'durable', 'errors', 'records', 'round_files'},
   (rooms.AUDIT, rooms.CONSENSUS): {'statements'},
   (rooms.REPORTS, rooms.AUDIT): {'audit_log'},
   (rooms.REPORTS, rooms.CORE): {

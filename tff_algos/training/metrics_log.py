@@ -3,7 +3,9 @@
 `metrics.csv` has one row a round, with empty cells where a round was not
 evaluated, and `nan` where it was and the metric is not a number. Rows up to a
 checkpoint outlast a power loss; on resume, later rows are removed first, since
-their rounds are run again. `membership_log` keeps the clients' memberships.
+their rounds are run again. `memberships/round_000012.npy` is float32
+`[num_clients, num_clusters]`, the memberships of an evaluated round, with
+clients in the order of the dataset.
 """
 
 import csv
@@ -18,9 +20,8 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
-from tff_algos.core import durable, errors, records
+from tff_algos.core import durable, errors, records, round_files
 from tff_algos.evaluation import summaries
-from tff_algos.training import membership_log
 
 METRICS_FILE = 'metrics.csv'
 
@@ -49,7 +50,7 @@ class MetricsLog:
     """
     self._folder = pathlib.Path(workdir)
     self._csv_path = self._folder / METRICS_FILE
-    self._memberships = membership_log.MembershipLog(workdir)
+    self._memberships = round_files.RoundFiles(workdir, 'memberships', '.npy')
     self._num_rounds = num_rounds
     self._shown_metrics = shown_metrics
     self._first_round = first_round
@@ -113,7 +114,11 @@ class MetricsLog:
       InfrastructureError: If the disk refuses.
     """
     if memberships is not None:
-      self._memberships.record(round_num, memberships)
+      content = io.BytesIO()
+      np.save(content, np.asarray(memberships, np.float32))
+      self._memberships.write(
+        round_num, lambda file: file.write(content.getbuffer())
+      )
     row = {'round': round_num, **metrics}
     new = [name for name in row if name not in self._columns]
     if new:

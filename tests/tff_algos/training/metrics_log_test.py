@@ -96,6 +96,7 @@ def test_memberships_are_cut_off_with_the_rows(tmp_path):
     log.resume(1, {})
     assert [row['round'] for row in _read(tmp_path)] == ['0', '1']
     (left,) = (tmp_path / 'memberships').iterdir()
+    assert np.load(left).dtype == np.float32
     assert left.name == 'round_000000.npy'
 
 

@@ -12,13 +12,12 @@ import hashlib
 import json
 import os
 import pathlib
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from tff_algos.core import durable, errors, records
+from tff_algos.core import durable, errors, records, round_files
 
 NONE = 'none'
 DIGESTS = 'digests'
@@ -28,8 +27,6 @@ UPLOADS = 'uploads'
 LEVELS = (NONE, DIGESTS, UPLOADS)
 
 Entry = Mapping[str, Any]
-
-_ARRAYS = re.compile(r'round_(\d{6,})\.npz')
 
 
 class AuditLog:
@@ -41,19 +38,17 @@ class AuditLog:
     Args:
       workdir: Folder that contains `audit/`.
     """
-    self._folder = pathlib.Path(workdir, 'audit')
     self._path = path_of(workdir)
+    self._arrays = _arrays_of(workdir)
     self._previous = ''
     self._lines = records.Growth()
-    # Of the files of arrays.
-    self._entries: dict[str, records.Entry] = {}
 
   def entries(self) -> records.Entries:
     """Returns the entries of the log's files; empty before the first round."""
     if not self._previous:
       return {}
-    name = f'{self._folder.name}/{self._path.name}'
-    return {**self._entries, name: self._lines.entry(grows=True)}
+    name = f'{self._path.parent.name}/{self._path.name}'
+    return {**self._arrays.entries, name: self._lines.entry(grows=True)}
 
   def resume(self, round_num: int) -> None:
     """Removes all rounds after `round_num`; with 0, all rounds.
@@ -61,24 +56,20 @@ class AuditLog:
     Raises:
       InfrastructureError: If the files cannot be written.
     """
-    kept, self._entries = [], {}
+    kept = []
     if round_num and self._path.exists():
       kept = [
         line
         for line in _whole_lines(self._path)
         if json.loads(line)['round'] <= round_num
       ]
-    for path in self._folder.glob('round_*'):
-      whole = _ARRAYS.fullmatch(path.name)
-      if whole and 0 < round_num >= int(whole[1]):
-        self._describe(path)
-      elif whole or path.suffix != '.npz':
-        durable.check_file_place(path)
-        path.unlink()
+    self._arrays.resume(round_num, {})
     self._previous = _sha256(kept[-1]) if kept else ''
     self._lines = records.Growth(b''.join(kept))
-    if self._folder.exists():
-      self._write(self._path, lambda file: file.writelines(kept))
+    if self._path.parent.exists():
+      with durable.writing(self._path):
+        with durable.replacing(self._path, 'wb') as file:
+          file.writelines(kept)
 
   def append(self, entry: Entry, arrays: Mapping[str, np.ndarray]) -> None:
     """Writes one round durably: once this returns, it survives a power loss.
@@ -92,27 +83,17 @@ class AuditLog:
     """
     spelled = json.dumps({**entry, 'previous': self._previous}, sort_keys=True)
     line = spelled.encode() + b'\n'
-    with durable.writing(self._folder):
-      durable.make_folder(self._folder)
-      if arrays:
-        path = self._folder / _arrays_name(entry['round'])
-        self._write(path, lambda file: np.savez(file, **arrays))
-        self._describe(path)
+    folder = self._path.parent
+    if arrays:
+      self._arrays.write(entry['round'], lambda file: np.savez(file, **arrays))
+    with durable.writing(folder):
+      durable.make_folder(folder)
       with open(self._path, 'ab') as file:
         file.write(line)
       durable.sync(self._path)
-      durable.sync(self._folder)
+      durable.sync(folder)
     self._previous = _sha256(line)
     self._lines.append(line)
-
-  def _describe(self, path: pathlib.Path) -> None:
-    entry = records.describe_file(path)
-    self._entries[f'{self._folder.name}/{path.name}'] = entry
-
-  def _write(self, path: pathlib.Path, write) -> None:
-    """Writes a file atomically."""
-    with durable.writing(path), durable.replacing(path, 'wb') as file:
-      write(file)
 
 
 def path_of(workdir: str | os.PathLike[str]) -> pathlib.Path:
@@ -154,7 +135,7 @@ def read_arrays(
   Raises:
     ValueError: If the file is damaged.
   """
-  path = pathlib.Path(workdir, 'audit', _arrays_name(round_num))
+  path = _arrays_of(workdir).path_of(round_num)
   if not path.is_file():
     return None
   try:
@@ -175,5 +156,5 @@ def _sha256(line: bytes) -> str:
   return hashlib.sha256(line).hexdigest()
 
 
-def _arrays_name(round_num: int) -> str:
-  return f'round_{round_num:06d}.npz'
+def _arrays_of(workdir: str | os.PathLike[str]) -> round_files.RoundFiles:
+  return round_files.RoundFiles(workdir, 'audit', '.npz')

@@ -1,0 +1,81 @@
+"""Files of a run of which a round has one, cut off on resume.
+
+`<folder>/round_000012<suffix>` in the workdir is written before the round's row
+of `metrics.csv` and removed with it on resume, so that every row has its file.
+"""
+
+import os
+import pathlib
+import re
+from collections.abc import Callable
+from typing import IO
+
+from tff_algos.core import durable, records
+
+
+class RoundFiles:
+  """Writer of the files, and their entries."""
+
+  def __init__(
+    self, workdir: str | os.PathLike[str], folder: str, suffix: str
+  ) -> None:
+    """Opens no file.
+
+    Args:
+      workdir: The run's folder.
+      folder: Name of the files' folder in it.
+      suffix: Of the files' names, with its dot.
+    """
+    self._folder = pathlib.Path(workdir, folder)
+    self._suffix = suffix
+    self._entries: dict[str, records.Entry] = {}
+
+  @property
+  def entries(self) -> records.Entries:
+    """Returns the entries of all files."""
+    return self._entries
+
+  def path_of(self, round_num: int) -> pathlib.Path:
+    """Returns the file of a round, 0 for the initial state."""
+    return self._folder / f'round_{round_num:06d}{self._suffix}'
+
+  def resume(self, round_num: int, entries: records.Entries) -> None:
+    """Removes the files of all rounds after a round.
+
+    Args:
+      round_num: The round; 0 removes all files.
+      entries: Checked entries of the files until it, as far as there are any.
+    """
+    self._entries = {}
+    if os.path.lexists(self._folder):
+      durable.make_folder(self._folder)  # Raises if it is a file.
+    for path in sorted(self._folder.glob('round_*')):
+      durable.check_file_place(path)
+      whole = re.fullmatch(rf'round_(\d{{6,}}){self._suffix}', path.name)
+      if whole and 0 < round_num >= int(whole[1]):
+        name = self._name(path)
+        self._entries[name] = entries.get(name) or records.describe_file(path)
+      elif whole or path.suffix != self._suffix:
+        path.unlink()
+
+  def write(
+    self, round_num: int, write_to: Callable[[IO[bytes]], object]
+  ) -> None:
+    """Writes a round's file atomically.
+
+    Args:
+      round_num: The round.
+      write_to: Writes the content to an open file.
+
+    Raises:
+      InfrastructureError: If the disk refuses.
+    """
+    path = self.path_of(round_num)
+    with durable.writing(path):
+      durable.make_folder(self._folder)
+      with durable.replacing(path, 'wb') as file:
+        write_to(file)
+    self._entries[self._name(path)] = records.describe_file(path)
+
+  def _name(self, path: pathlib.Path) -> str:
+    return f'{self._folder.name}/{path.name}'
