@@ -37,6 +37,7 @@ from pipelines.steps import (
   write,
 )
 from tff_algos.core import errors
+from tff_algos.core.structures import Array
 from tff_algos.data import integrity, layout, raw_features
 from tff_algos.data import schema as schema_lib
 from tff_algos.features import spec as spec_lib
@@ -271,8 +272,8 @@ def _stage_version(
     letters, counters['raw_examples'], config.max_dead_letter_fraction
   )
   survey = planning.join_surveys(surveys)
-  if spec is not None and schema.num_classes and not config.keep_unlabelled:
-    _check_classes(survey, spec)
+  if schema.num_classes and not config.keep_unlabelled:
+    _check_classes(survey.y, spec.classes if spec is not None else ())
   plan = partition_plan.make_plan(
     survey,
     config,
@@ -410,13 +411,13 @@ def _run(
       )
 
 
-def _check_classes(survey: planning.Survey, spec: spec_lib.FeatureSpec) -> None:
+def _check_classes(labels: Array, names: Sequence[str]) -> None:
   """Raises DataError if all examples are of one class."""
-  found = np.unique(survey.y)
-  if len(found) == 1:
-    name = spec.classes[found[0]] if spec.classes else found[0]
+  if labels.size and (labels == labels.flat[0]).all():
+    label = int(labels.flat[0])
+    name = names[label] if names else label
     raise errors.DataError(
-      f'all {len(survey.y)} examples are of one class, {name!r}: there is '
+      f'all {len(labels)} examples are of one class, {name!r}: there is '
       'nothing to tell apart. Is it the right label column, and does the data '
       'have all classes?'
     )

@@ -201,42 +201,43 @@ def open_staging(
     WorkdirBusyError: If another run is building there.
     InfrastructureError: If a disk is full, read-only or refuses access.
   """
-  durable.make_folder(dataset)
-  with folder_lock.exclusive(dataset, f'another run is writing to {dataset}'):
-    for leftover in dataset.glob(f'{_PREFIX}*'):
-      _remove(leftover)
-    root = pathlib.Path(tempfile.mkdtemp(prefix=_PREFIX, dir=dataset))
-    is_done = False
-    try:
-      staging = Staging(root)
-      if handover is not None:
-        address = f'{handover.rstrip("/")}/{root.name.removeprefix(".")}'
-        (root / _ADDRESS).write_text(address)
-        staging = StagingInStore(root, address)
-      for folder in (staging.version, staging.work, root / 'tmp'):
-        folder.mkdir()
-      with _temporary_files_in(root / 'tmp'):
-        yield staging
-      is_done = True
-    except OSError as error:
-      if not errors.is_of_disk(error):
-        raise
-      place = pathlib.Path(error.filename or dataset)
-      if place.is_relative_to(dataset):
-        place = dataset
-      elif error.errno in _OF_ACCESS:
-        raise errors.InfrastructureError(
-          f'cannot access {place}: {error.strerror}; check its permissions, '
-          'and its disk'
-        ) from None
+  try:
+    durable.make_folder(dataset)
+    with folder_lock.exclusive(dataset, f'another run is writing to {dataset}'):
+      for leftover in dataset.glob(f'{_PREFIX}*'):
+        _remove(leftover)
+      root = pathlib.Path(tempfile.mkdtemp(prefix=_PREFIX, dir=dataset))
+      is_done = False
+      try:
+        staging = Staging(root)
+        if handover is not None:
+          address = f'{handover.rstrip("/")}/{root.name.removeprefix(".")}'
+          (root / _ADDRESS).write_text(address)
+          staging = StagingInStore(root, address)
+        for folder in (staging.version, staging.work, root / 'tmp'):
+          folder.mkdir()
+        with _temporary_files_in(root / 'tmp'):
+          yield staging
+        is_done = True
+      finally:
+        # Workers of a build that failed may still write there; the next build
+        # removes what is left.
+        _remove(root, is_last=is_done)
+  except OSError as error:
+    if not errors.is_of_disk(error):
+      raise
+    place = pathlib.Path(error.filename or dataset)
+    if place.is_relative_to(dataset):
+      place = dataset
+    elif error.errno in _OF_ACCESS:
       raise errors.InfrastructureError(
-        f'cannot write to {place}: {error.strerror}. Make room, or choose '
-        'another workdir.'
+        f'cannot access {place}: {error.strerror}; check its permissions, '
+        'and its disk'
       ) from None
-    finally:
-      # Workers of a build that failed may still write there; the next build
-      # removes what is left.
-      _remove(root, is_last=is_done)
+    raise errors.InfrastructureError(
+      f'cannot write to {place}: {error.strerror}. Make room, or choose '
+      'another workdir.'
+    ) from None
 
 
 def _remove(root: pathlib.Path, *, is_last: bool = True) -> None:

@@ -38,8 +38,8 @@ class Options:
 
   Attributes:
     folder: Folder of the arrays.
-    num_classes: Number of classes, if `y` does not have them all: integer
-      labels are 0 to num_classes - 1. None to count them.
+    num_classes: Number of classes, if `y` does not have them all: its labels
+      are integers from 0 to num_classes - 1. None to count them.
   """
 
   folder: str
@@ -199,6 +199,11 @@ def _find_classes(
       )
     return ()
   if labels.dtype.kind == 'U':
+    if num_classes:
+      raise errors.DataError(
+        f'{path} has labels that are texts, whose classes are counted; got '
+        f'num_classes={num_classes!r}; leave it out'
+      )
     names = tuple(map(str, np.unique(labels)))
     if '' in names:
       raise errors.DataError(

@@ -146,7 +146,4 @@ def read_rows(path: pathlib.Path, form: Format) -> Rows:
       rows.append(row)
     return Rows(lines, rows)
   except csv.Error as error:
-    raise errors.DataError(
-      f'line {reader.line_num + 1} of {path} begins a row that is no CSV: '
-      f'{error}. Close its quotation mark, or double those within a cell.'
-    ) from None
+    raise files.csv_error(path, reader.line_num + 1, error) from None

@@ -18,7 +18,8 @@ T = TypeVar('T')
 # module refuses more than 128 KiB.
 csv.field_size_limit(1 << 24)
 
-_OPENERS = {'.gz': gzip.open, '.xz': lzma.open}
+# Suffix of a compressed file -> its `open`.
+OPENERS = {'.gz': gzip.open, '.xz': lzma.open}
 
 
 def find(folder: str, name: str) -> pathlib.Path:
@@ -109,7 +110,7 @@ def read_bytes(path: pathlib.Path) -> bytes:
     OSError: If the disk fails.
   """
   try:
-    with _OPENERS.get(path.suffix, open)(path, 'rb') as file:
+    with OPENERS.get(path.suffix, open)(path, 'rb') as file:
       return file.read()
   except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
     if errors.is_of_disk(error):
@@ -136,6 +137,16 @@ def read_text(path: pathlib.Path, encoding: str = 'utf-8') -> str:
     ) from None
 
 
+def csv_error(
+  path: pathlib.Path, line: int, error: csv.Error
+) -> errors.DataError:
+  """Returns the error of a file whose row from a line on is no CSV."""
+  return errors.DataError(
+    f'line {line} of {path} begins a row that is no CSV: {error}. Close its '
+    'quotation mark, or double those within a cell.'
+  )
+
+
 def _refuse_folder(path: pathlib.Path) -> None:
   """Raises DataError if a folder is named in place of a file."""
   if path.is_dir():
@@ -146,4 +157,4 @@ def _refuse_folder(path: pathlib.Path) -> None:
 
 
 def _spellings(name: str) -> tuple[str, ...]:
-  return (name, *(name + end for end in _OPENERS))
+  return (name, *(name + end for end in OPENERS))

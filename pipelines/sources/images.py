@@ -99,13 +99,15 @@ class Images(base.FolderSource):
       )
 
   def checksums(self) -> Mapping[str, str]:
-    """Returns one checksum of all files: their paths, labels and contents."""
+    """Returns one checksum of all files: as they are listed, and contents."""
     digest = hashlib.sha256()
     for image in self.listed:
       content, _ = self._read(image.path)
       if content is not None:
         content = hashlib.sha256(content).hexdigest()
       digest.update(f'{image[:3]} {content}\n'.encode())
+      if image.problem is not None:
+        digest.update(f'{image.problem}\n'.encode())
     return {'images': digest.hexdigest()}
 
   def facts(self) -> Mapping[str, Any]:

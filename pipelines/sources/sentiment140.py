@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pipelines.sources import base, files, text
-from tff_algos.core import checks, errors
+from tff_algos.core import checks
 
 _CLASSES = {'0': 0, '4': 1}
 _NUM_COLUMNS = 6
@@ -149,10 +149,7 @@ def _read(path: pathlib.Path, encoding: str) -> list[list[str]]:
       start = reader.line_num + 1
     return rows
   except csv.Error as error:
-    raise errors.DataError(
-      f'line {start} of {path} begins a row that is no CSV: '
-      f'{error}. Close its quotation mark, or double those within a cell.'
-    ) from None
+    raise files.csv_error(path, start, error) from None
 
 
 @files.cached(1)

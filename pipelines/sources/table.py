@@ -1,6 +1,5 @@
 """Base of tabular sources: a label column and feature columns."""
 
-import collections
 import dataclasses
 import functools
 import math
@@ -210,6 +209,26 @@ class Table(base.Source):
     for example in examples:
       yield example._replace(is_test=block.part == TEST)
 
+  def checksums(self) -> dict[str, str]:
+    """Returns the checksums by file name, or `test/<name>` of test files.
+
+    Raises:
+      DataError: If a file is of both parts: windows would train on test rows.
+    """
+    paths = {part: self._paths(part) for part in self._parts()}
+    tested = paths.get(TEST, ())
+    for path in tested:
+      if path in paths[TRAIN]:
+        raise errors.DataError(
+          f'{path} is matched by path, {self._options.path!r}, and by '
+          f'test_path, {self._options.test_path!r}; name training and test '
+          'files apart'
+        )
+    return base.file_checksums(paths[TRAIN]) | {
+      f'{TEST}/{name}': checksum
+      for name, checksum in base.file_checksums(tested).items()
+    }
+
   def has_test_split(self) -> bool:
     """Returns whether a test file is named."""
     return bool(self._options.test_path)
@@ -258,22 +277,6 @@ class Table(base.Source):
   def _rows(self, block: base.Block) -> Iterator[Mapping[str, Any]]:
     """Yields column -> value of the rows of a block."""
     raise NotImplementedError
-
-  def _files(self) -> Sequence[pathlib.Path]:
-    """Returns all files, those of training first.
-
-    Raises:
-      DataError: If one is of both parts: windows would train on test rows.
-    """
-    found = [path for part in self._parts() for path in self._paths(part)]
-    for path, count in collections.Counter(found).items():
-      if count > 1:
-        raise errors.DataError(
-          f'{path} is matched by path, {self._options.path!r}, and by '
-          f'test_path, {self._options.test_path!r}; name training and test '
-          'files apart'
-        )
-    return found
 
   def _paths(self, part: str) -> Sequence[pathlib.Path]:
     """Returns the files of a part."""

@@ -98,15 +98,6 @@ class Tfds(base.Source):
         is_test=block.part == self._options.test_split
       )
 
-  def checksums(self) -> Mapping[str, str]:
-    """Returns the checksums of the prepared files."""
-    paths = [
-      pathlib.Path(path)
-      for split in self._splits()
-      for path in self._info(split).filepaths
-    ]
-    return {path.name: base.file_sha256(path) for path in paths}
-
   def recipe(self) -> Mapping[str, Any]:
     """Returns the options that determine the examples, without paths."""
     recipe = dataclasses.asdict(self._options)
@@ -127,6 +118,14 @@ class Tfds(base.Source):
       return facts
     classes = options.classes or range(len(names))
     return facts | {'class_names': [names[label] for label in classes]}
+
+  def _files(self) -> list[pathlib.Path]:
+    """Returns the prepared files."""
+    return [
+      pathlib.Path(path)
+      for split in self._splits()
+      for path in self._info(split).filepaths
+    ]
 
   def _sizes(self) -> Mapping[str, int]:
     return {split: self._info(split).num_examples for split in self._splits()}

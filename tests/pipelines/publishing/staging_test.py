@@ -6,7 +6,7 @@ import tempfile
 import pytest
 
 from pipelines.publishing import staging as staging_lib
-from tff_algos.core import errors
+from tff_algos.core import durable, errors, folder_lock
 from tff_algos.stores import objects as objects_lib
 
 
@@ -94,6 +94,27 @@ def test_full_disk_is_an_infrastructure_error(tmp_path):
   with pytest.raises(errors.InfrastructureError, match='No space left'):
     with staging_lib.open_staging(tmp_path):
       raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+  assert not _names(tmp_path)
+
+
+@pytest.mark.parametrize(
+  ('module', 'name'),
+  [
+    (durable, 'make_folder'),
+    (folder_lock, 'exclusive'),
+    (tempfile, 'mkdtemp'),
+  ],
+)
+def test_full_disk_before_anything_is_staged(
+  tmp_path, monkeypatch, module, name
+):
+  def fail(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+  monkeypatch.setattr(module, name, fail)
+  with pytest.raises(errors.InfrastructureError, match='No space left'):
+    with staging_lib.open_staging(tmp_path):
+      pass
   assert not _names(tmp_path)
 
 

@@ -85,6 +85,10 @@ def test_compressed_arrays_are_not_mapped(tmp_path, name):
     ({'y': np.arange(6) % 2 * 2 - 1}, 'has the label -1. Number classes from'),
     ({'y': np.full(6, 'a')}, 'one class alone, a; a model needs two or more'),
     ({'y': np.array(['a', '', 'b'] * 2)}, 'has empty texts among its labels'),
+    (
+      {'y': np.array(['a', 'b'] * 3), 'num_classes': 3},
+      'has labels that are texts, .* num_classes=3; leave it out',
+    ),
     ({'y': np.arange(6) * 100}, 'classes from 0 to 500, for 6 labels'),
     ({'y': np.zeros((6, 2))}, 'must be one an example and no classes'),
     ({'y': np.float32(1)}, r'must be an array .* got float32 of shape \(\)'),

@@ -230,21 +230,23 @@ def test_a_pattern_without_a_file(tmp_path):
     _source(tmp_path, path=str(tmp_path / 'day_*.csv')).blocks()
 
 
-def test_files_of_one_name_are_all_checked(tmp_path):
+def test_a_file_is_checked_with_its_part(tmp_path):
   """A version's name has the rows that train and those of the test split."""
   for part in ('train', 'test'):
     (tmp_path / part).mkdir()
     raw_data.write_csv(tmp_path / part, 3)
-  path, test_path = (
-    str(tmp_path / part / 'table.csv') for part in ('train', 'test')
-  )
+  path, test_path = (str(tmp_path / part / '*') for part in ('train', 'test'))
   source = _source(tmp_path, path=path, test_path=test_path)
   before = source.checksums()
+  assert [*before] == ['table.csv', 'test/table.csv']
   raw_data.write_csv(tmp_path / 'train', 4)
   after = source.checksums()
-  assert before.keys() == after.keys() == {'table.csv', '1/table.csv'}
-  assert before['table.csv'] == before['1/table.csv'] == after['1/table.csv']
+  assert before['table.csv'] == before['test/table.csv']
   assert before['table.csv'] != after['table.csv']
+  assert before['test/table.csv'] == after['test/table.csv']
+  (tmp_path / 'train' / 'table.csv').rename(tmp_path / 'test' / 'more.csv')
+  (tmp_path / 'test' / 'table.csv').rename(tmp_path / 'train' / 'table.csv')
+  assert [*source.checksums()] == ['table.csv', 'test/more.csv']
 
 
 def test_a_file_that_trains_and_tests_is_named(tmp_path):

@@ -138,6 +138,16 @@ def test_table_follows_the_rules_of_csv(tmp_path):
   ]
 
 
+def test_a_row_that_is_mended_is_another_version(tmp_path):
+  raw_sources.write_images(tmp_path)
+  sound = 'ann/cat/0.png,a,x'
+  checksums = [
+    _write_table(tmp_path, sound, f'ann/dat/2.png,b,x{more}').checksums()
+    for more in (',y', '')
+  ]
+  assert checksums[0] != checksums[1]
+
+
 def test_paths_that_no_file_can_have(tmp_path):
   raw_sources.write_images(tmp_path)
   long = 'a' * 300

@@ -241,12 +241,18 @@ def test_unlabelled_clients_are_kept_to_be_scored(tmp_path):
   assert result.manifest['num_held_out'] == [4]
 
 
-def test_one_class_alone_is_refused(tmp_path):
+@pytest.mark.parametrize(
+  ('columns', 'name'),
+  [({}, "'no'"), ({'features': (), 'feature_columns': ('income',)}, '0')],
+)
+def test_one_class_alone_is_refused(tmp_path, columns, name):
   table = [{**row, 'y': 'no'} for row in raw_tables.rows()]
+  source = raw_tables.config(tmp_path).source
+  values = {'name': 'csv', 'options': {**source.options, **columns}}
   with pytest.raises(
-    errors.DataError, match="60 examples are of one class, 'no'"
+    errors.DataError, match=f'60 examples are of one class, {name}:'
   ):
-    _build(tmp_path, table)
+    _build(tmp_path, table, source=values)
 
 
 def test_a_dataset_without_any_label(built, tmp_path):

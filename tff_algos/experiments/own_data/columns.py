@@ -3,7 +3,6 @@
 import collections
 import csv
 import datetime
-import gzip
 import itertools
 import lzma
 import math
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow
 from pyarrow import parquet
 
-from pipelines.sources import cells, table
+from pipelines.sources import cells, files, table
 from tff_algos.core import errors
 
 NUMBER = 'number'
@@ -31,7 +30,6 @@ MAX_VALUES = 10_000
 # Least share of cells of one kind for the others to be errors.
 _MOST = 0.95
 
-_OPENERS = {'.gz': gzip.open, '.xz': lzma.open}
 _DELIMITERS = ',;\t|'
 _IMAGES = (b'\x89PNG', b'\xff\xd8\xff', b'BM')
 
@@ -151,7 +149,7 @@ def _read_parquet(path: pathlib.Path) -> Table:
 
 def _read_csv(path: pathlib.Path) -> Table:
   # Excel begins a file with a byte-order mark, which is no part of a name.
-  with _OPENERS.get(path.suffix, open)(
+  with files.OPENERS.get(path.suffix, open)(
     path, 'rt', encoding='utf-8-sig', newline=''
   ) as file:
     start = file.read(1 << 16)
@@ -175,8 +173,13 @@ def _find_delimiter(start: str) -> str:
 
 
 def _is_header(row: Sequence[str]) -> bool:
-  """Returns whether a row has no numbers, but counted columns or years."""
+  """Returns whether a row has no numbers, but counted columns or years.
+
+  One number alone counts nothing: it is a value, as a label or a year may be.
+  """
   numbers = [cell for cell in row if is_number(cell)]
+  if len(numbers) == 1:
+    return False
   years = [n for n in numbers[:1] if n.isdecimal() and len(n) == 4]
   counts = (
     range(start, start + len(numbers)) for start in (0, 1, *map(int, years))

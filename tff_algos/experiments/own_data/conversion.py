@@ -4,11 +4,12 @@ Each function writes the raw data to `<folder>/raw`, a config file that reads
 them to `<folder>/config.py`, and the dataset of that config to
 `<folder>/dataset`. So the folder is the workdir of an experiment:
 `python -m binaries.train --config=<folder>/config.py --workdir=<folder>`. What
-an earlier call wrote there is replaced when data and config are complete;
-other files of these names are refused.
+an earlier call wrote there is replaced when data and config are complete; a
+config that was edited, and other files of these names, are refused.
 """
 
 import ast
+import hashlib
 import io
 import os
 import pathlib
@@ -26,6 +27,7 @@ from tff_algos.data import dataset as dataset_lib
 from tff_algos.experiments import config_file, datasets, experiment
 from tff_algos.experiments.own_data import columns, config_text
 from tff_algos.experiments.own_data import proposal as proposal_lib
+from tff_algos.training import workdir
 
 CONFIG = 'config.py'
 _RAW = 'raw'
@@ -33,8 +35,8 @@ _TRAIN = 'train.parquet'
 _TEST = 'test.parquet'
 # Where raw data and config are until they are complete.
 _MAKING = '.making'
-# Names a function of this module in its config files.
-_MAKER = 'tff_algos.'
+# Ends a config file, before the SHA-256 of all above it: nobody has edited it.
+_SEAL = '\n# As written: '
 
 # The kinds of dtype of arrays, see `numpy.dtype.kind`, in words.
 _KINDS = {
@@ -234,17 +236,26 @@ def from_huggingface(
       )
     parts = {_TRAIN: data['train']}
     parts |= {_TEST: data['test']} if 'test' in data else {}
-  names = getattr(parts[_TRAIN].features.get(label), 'names', None)
+  names = {
+    name: getattr(part.features.get(label), 'names', None)
+    for name, part in parts.items()
+  }
   tables = {
     name: {
-      key: _spelled(part[key], names if key == label else None)
+      key: _spelled(part[key], names[name] if key == label else None)
       for key in part.column_names
     }
     for name, part in parts.items()
   }
   given = {'client': client, 'label': label, 'time': time}
   return _build_table(
-    tables, 'from_huggingface', folder, given, features, names, dataset
+    tables,
+    'from_huggingface',
+    folder,
+    given,
+    features,
+    names[_TRAIN],
+    dataset,
   )
 
 
@@ -280,7 +291,9 @@ def _pair(client: str, pair: Any) -> tuple[Array, Array]:
 def _join(what: str, arrays: Sequence[Array]) -> Array:
   """Returns the arrays of all clients as one, of one kind of dtype."""
   arrays = [one for one in arrays if len(one)] or [*arrays[:1]]
-  kinds = {(one.dtype.kind, one.shape[1:]) for one in arrays}
+  kinds = {  # Bytes are pixels, and other integers are none.
+    (one.dtype.kind, one.dtype == np.uint8, one.shape[1:]) for one in arrays
+  }
   if len(kinds) > 1:
     raise errors.DataError(
       f'the {what} of all clients must have one shape and one kind of dtype, '
@@ -412,40 +425,47 @@ def _build(
   """
   folder = pathlib.Path(folder)
   durable.make_folder(folder)
-  _check_is_made(folder)
-  place, making = folder / _RAW, folder / _MAKING
-  # That of a killed process.
-  shutil.rmtree(making, ignore_errors=True)
-  raw, path = making / _RAW, making / CONFIG
-  raw.mkdir(parents=True)
-  try:
-    proposal = _with_options(write(raw, place), dataset)
-    path.write_text(config_text.render(proposal, f'{_MAKER}{maker}'))
-    config = experiment.parse(config_file.load(str(path)))
-    # Never data of two calls together: without them the config names a folder
-    # that is missing.
-    shutil.rmtree(place, ignore_errors=True)
-    os.replace(path, folder / CONFIG)
-    durable.publish(raw, place)
-  finally:
+  with workdir.lock(folder):
+    _check_is_made(folder)
+    place, making = folder / _RAW, folder / _MAKING
+    # That of a killed process.
     shutil.rmtree(making, ignore_errors=True)
-  return dataset_lib.FederatedDataset.open(
-    datasets.build(config.dataset, folder).path
-  )
+    raw, path = making / _RAW, making / CONFIG
+    raw.mkdir(parents=True)
+    try:
+      proposal = _with_options(write(raw, place), dataset)
+      text = config_text.render(proposal, f'tff_algos.{maker}')
+      path.write_text(f'{text}{_SEAL}{_sha256(text)}\n')
+      config = experiment.parse(config_file.load(str(path)))
+      # Never data of two calls together: without them the config names a folder
+      # that is missing.
+      shutil.rmtree(place, ignore_errors=True)
+      os.replace(path, folder / CONFIG)
+      durable.publish(raw, place)
+    finally:
+      shutil.rmtree(making, ignore_errors=True)
+    return dataset_lib.FederatedDataset.open(
+      datasets.build(config.dataset, folder).path
+    )
 
 
 def _check_is_made(folder: pathlib.Path) -> None:
-  """Raises DataError if what is to be replaced is of no earlier call."""
+  """Raises DataError if what is to be replaced is not as a call wrote it."""
   config = folder / CONFIG
-  mark = f'\n\n  {_MAKER}'
-  if config.is_file() and mark in config.read_text(errors='replace'):
-    return
+  if config.is_file():
+    text, _, seal = config.read_text(errors='replace').rpartition(_SEAL)
+    if seal.strip() == _sha256(text):
+      return
   for place in (config, folder / _RAW):
     if os.path.lexists(place):
       raise errors.DataError(
-        f'{place} is there, and not of an earlier call; nothing is changed. '
-        'Take another folder, or move it away'
+        f'{place} is there, and not as an earlier call wrote it; nothing is '
+        f'changed. Take another folder, or move {CONFIG} and {_RAW} away'
       )
+
+
+def _sha256(text: str) -> str:
+  return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _is_plain(value: Any) -> bool:

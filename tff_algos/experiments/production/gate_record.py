@@ -112,7 +112,9 @@ def require_blessed(record: GateRecord) -> None:
   if not record.blessed:
     raise errors.NotApprovedError(
       f'the gate refuses round {record.round_num}: '
-      f'{"; ".join(record.reasons)}. The exported models stay as they are.'
+      f'{"; ".join(record.reasons)}. The exported models stay as they are. '
+      'After a false alarm raise the threshold and run the gate again; after '
+      'bad data, mend the raw files, remove the run and do it anew'
     )
 
 

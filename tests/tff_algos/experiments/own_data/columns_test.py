@@ -84,6 +84,8 @@ def test_few_odd_cells_do_not_change_the_kind(tmp_path):
     ('label,2019,2021', False),
     ('5,1', False),
     ('0.5,Rome', False),
+    ('u1,red,1', False),
+    ('ann,Rome,2019', False),
     ('user,inf,outcome', True),
   ],
 )

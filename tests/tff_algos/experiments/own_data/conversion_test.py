@@ -9,6 +9,7 @@ from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.experiments import config_file, experiment
 from tff_algos.experiments.own_data import conversion
+from tff_algos.training import workdir
 
 
 def _clients(num_clients=3, num_examples=10):
@@ -85,9 +86,29 @@ def test_files_of_no_earlier_call_are_not_replaced(tmp_path, name):
   path = tmp_path / name
   path.parent.mkdir(exist_ok=True)
   path.write_text('mine')
-  with pytest.raises(errors.DataError, match='not of an earlier call; nothing'):
+  with pytest.raises(errors.DataError, match='not as an earlier call wrote it'):
     conversion.from_arrays(_clients(), tmp_path)
   assert path.read_text() == 'mine'
+
+
+def test_a_config_that_was_edited_is_not_replaced(tmp_path):
+  for num_clients in (3, 2):
+    conversion.from_arrays(_clients(num_clients), tmp_path).close()
+  path = tmp_path / 'config.py'
+  edited = path.read_text().replace('num_clients=2', 'num_clients=1')
+  path.write_text(edited)
+  files = {*tmp_path.rglob('*')}
+  with pytest.raises(errors.DataError, match='config.py is there, and not as'):
+    conversion.from_arrays(_clients(), tmp_path)
+  assert path.read_text() == edited
+  assert {*tmp_path.rglob('*')} == files
+
+
+def test_one_call_at_a_time_writes_to_a_folder(tmp_path):
+  with workdir.lock(tmp_path):
+    with pytest.raises(errors.WorkdirBusyError, match='is in use by process'):
+      conversion.from_arrays(_clients(), tmp_path)
+  assert not [*tmp_path.iterdir()]
 
 
 def test_a_file_in_place_of_the_folder(tmp_path):
@@ -150,6 +171,13 @@ def test_classes_by_name_of_arrays_of_objects(tmp_path):
     (
       {'a': (np.zeros((3, 2)), [0, 1, 0]), 'b': (np.zeros((3, 4)), [0, 1, 0])},
       r'one shape and one kind of dtype, got float64 \(2,\) and float64 \(4,\)',
+    ),
+    (
+      {
+        'a': (np.zeros((3, 2), np.uint8), [0, 1, 0]),
+        'b': (np.zeros((3, 2), np.uint16), [0, 1, 0]),
+      },
+      r'one kind of dtype, got uint16 \(2,\) and uint8 \(2,\)',
     ),
     (
       {'a': (np.zeros((3, 2), bool), [0, 1, 0])},
@@ -339,31 +367,40 @@ def test_column_of_several_types_or_of_too_large_integers(tmp_path, values):
 
 
 class _ClassLabel:
-  names = ['cat', 'dog', 'eel']
+  def __init__(self, names):
+    self.names = names
 
 
 class _Dataset:
   """Stands for a `datasets.Dataset` of images."""
 
   column_names = ('image', 'label', 'writer')
-  features = {'label': _ClassLabel()}
 
-  def __init__(self, num_rows):
-    self._num_rows = num_rows
+  def __init__(self, num_rows, labels=(0, 1), names=('cat', 'dog', 'eel')):
+    self._num_rows, self._labels = num_rows, labels
+    self.features = {'label': _ClassLabel([*names]) if names else object()}
 
   def __getitem__(self, name):
     rows = range(self._num_rows)
     return {
       'image': [Image.new('L', (4, 4), color=i) for i in rows],
-      'label': [i % 2 for i in rows],
+      'label': [self._labels[i % 2] for i in rows],
       'writer': [f'w{i % 2}' for i in rows],
     }[name]
 
 
-def test_dataset_of_images_and_class_labels(tmp_path):
+@pytest.mark.parametrize(
+  'test',
+  [
+    _Dataset(4),
+    _Dataset(4, labels=(2, 0), names=('dog', 'eel', 'cat')),
+    _Dataset(4, labels=('cat', 'dog'), names=()),
+  ],
+)
+def test_dataset_of_images_and_class_labels(tmp_path, test):
   features = [{'name': 'image', 'type': 'image', 'shape': (4, 4, 1)}]
   with conversion.from_huggingface(
-    {'train': _Dataset(20), 'test': _Dataset(4)},
+    {'train': _Dataset(20), 'test': test},
     tmp_path,
     client='writer',
     label='label',

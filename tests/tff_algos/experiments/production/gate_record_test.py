@@ -37,9 +37,10 @@ def test_damaged_record(tmp_path, content):
     gate_record.read(tmp_path)
 
 
-def test_refusal_names_every_reason():
+def test_refusal_names_every_reason_and_remedy():
   with pytest.raises(
-    errors.NotApprovedError, match='round 30: overall: it fell; slow'
+    errors.NotApprovedError,
+    match='round 30: overall: it fell; slow.* a false alarm raise .* bad data, mend',
   ):
     gate_record.require_blessed(_RECORD)
   gate_record.require_blessed(dataclasses.replace(_RECORD, blessed=True))
