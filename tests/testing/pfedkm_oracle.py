@@ -121,14 +121,9 @@ def _mean(uploads, weights, members):
 def _work(x, y, received, options, seed):
   """Algorithm 1, local update: w, theta, and the squared errors met."""
   w, theta = received.copy(), received.copy()
-  batches, squares, epoch = [], [], 0
-  for _ in range(options.steps):
-    if not batches:
-      order = index_hash.shuffled(seed, epoch, len(y))
-      size = options.batch_size
-      batches = [order[i : i + size] for i in range(0, len(y), size)]
-      epoch += 1
-    rows = batches.pop(0)
+  squares = []
+  batches = index_hash.batches(seed, options.steps, len(y), options.batch_size)
+  for rows in itertools.islice(batches, options.steps):
     for _ in range(options.solver_steps):
       errors = x[rows] @ theta - y[rows]
       squares.extend(errors**2)

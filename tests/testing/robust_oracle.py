@@ -20,13 +20,17 @@ def trimmed_mean(rows, num_trimmed):
   )
 
 
+def krum_scores(rows, num_byzantine):
+  """Sums of distances to the n - f - 2 nearest other rows, one at least."""
+  count = max(len(rows) - num_byzantine - 2, 1)
+  return [
+    sum(sorted(np.delete(distances, i))[:count])
+    for i, distances in enumerate(squared_distances(rows))
+  ]
+
+
 def krum_order(rows, num_byzantine):
-  """Rows by their sum of distances to the n - f - 2 nearest other ones."""
-  distances, scores = squared_distances(rows), []
-  for i in range(len(rows)):
-    others = sorted(np.delete(distances[i], i))
-    scores.append(sum(others[: len(rows) - num_byzantine - 2]))
-  return np.argsort(scores, kind='stable')
+  return np.argsort(krum_scores(rows, num_byzantine), kind='stable')
 
 
 def multi_krum(rows, num_byzantine, num_selected, weights):
@@ -49,12 +53,7 @@ def committee(rows, num_members, num_accepted, weights):
 def bulyan(rows, num_byzantine):
   left, chosen = list(range(len(rows))), []
   while len(chosen) < len(rows) - 2 * num_byzantine:
-    # Krum needs one neighbour at least.
-    distances = squared_distances(rows[left])
-    count = max(len(left) - num_byzantine - 2, 1)
-    scores = [
-      sum(sorted(np.delete(distances[i], i))[:count]) for i in range(len(left))
-    ]
+    scores = krum_scores(rows[left], num_byzantine)
     chosen.append(left.pop(int(np.argmin(scores))))
   rows = rows[sorted(chosen)]
   num_kept = len(rows) - 2 * num_byzantine

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.adversaries import falsification
+from tff_algos.adversaries import false_clients, falsification
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.numerics import trees
-from tff_algos.rounds import aggregation, collected_means, composer, plans
+from tff_algos.rounds import aggregation, collected_means, composer
 
 _STARTS = 'attack_starts'
 _COUNT = 'attack_count'
@@ -82,10 +82,7 @@ def collude(
       (field, start_of(message, client_input, result))
       for field, start_of in phase.uploads.items()
     )
-    # Nobody averages a client without examples, or one that is not drawn.
-    count = tf.reduce_sum(data.mask)
-    if isinstance(phase.client_input, plans.Contribution):
-      count *= client_input.counts
+    count = false_clients.num_averaged(phase, client_input, data.mask)
     sent = {_STARTS: starts, _COUNT: count}
     return output._replace(result=OrderedDict(result, **sent))
 

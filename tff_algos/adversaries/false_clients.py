@@ -79,6 +79,24 @@ def build(
   )
 
 
+def num_averaged(
+  phase: algorithm_lib.Phase, client_input: Any, mask: tf.Tensor
+) -> tf.Tensor:
+  """Returns how many examples a client has in the server's means, `[]`.
+
+  Nobody averages a client without examples, or one that is not drawn.
+
+  Args:
+    phase: The phase without an attack.
+    client_input: The client's input of that phase.
+    mask: That of its examples, `[capacity]`.
+  """
+  count = tf.reduce_sum(mask)
+  if isinstance(phase.client_input, plans.Contribution):
+    count *= client_input.counts
+  return count
+
+
 def _falsify(
   phase: algorithm_lib.Phase, config: Any, model: model_lib.Model
 ) -> algorithm_lib.Phase:
@@ -113,7 +131,8 @@ def _falsify(
       else:
         state = state._replace(**{field: upload})
     norm = tf.sqrt(trees.squared_norm(trees.subtract(sent, starts)))
-    metrics.update(_measure(is_attacker, norm))
+    count = num_averaged(phase, client_input, data.mask)
+    metrics.update(_measure(is_attacker, norm, count))
     return algorithm_lib.ClientOutput(result, state, metrics)
 
   return phase._replace(
@@ -130,13 +149,13 @@ def _false_uploads(honest, starts, seed, config):
   return trees.add(starts, update)
 
 
-def _measure(is_attacker, norm):
+def _measure(is_attacker, norm, count):
   """Returns the metrics of one client."""
   attacks = tf.cast(is_attacker, tf.float32)
+  contributes = tf.cast(count > 0, tf.float32)
+  honest, false = contributes * (1 - attacks), contributes * attacks
   return {
     'attack/share': statistics.MeanStat(attacks, tf.ones([])),
-    'attack/honest_norm': statistics.MeanStat(
-      (1 - attacks) * norm, 1 - attacks
-    ),
-    'attack/false_norm': statistics.MeanStat(attacks * norm, attacks),
+    'attack/honest_norm': statistics.MeanStat(honest * norm, honest),
+    'attack/false_norm': statistics.MeanStat(false * norm, false),
   }

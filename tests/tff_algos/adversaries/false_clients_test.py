@@ -1,7 +1,8 @@
 """Tests of clients that falsify their own update, by hand on a tiny algorithm.
 
 Clients 0 to 2 have the sums 3, 10 and 7 and the server 5, from which they start:
-they say 8, 15 and 12, and weigh 2, 1 and 1. Client 1 attacks.
+they say 8, 15 and 12, and weigh 2, 1 and 1. Client 1 attacks. Client 3 has no
+examples: nobody averages the 5 that it says, and no norm counts its update of 0.
 """
 
 import dataclasses
@@ -14,9 +15,11 @@ import tensorflow as tf
 from tests.testing import running_sum, toys
 from tff_algos.adversaries import attacks, false_clients
 from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.rounds import plans
+from tff_algos.runtimes import debug_runtime
 
-_CLIENTS = running_sum.source([1, 2], [10], [7])
-_IS_ATTACKER = np.array([False, True, False])
+_CLIENTS = running_sum.source([1, 2], [10], [7], [])
+_IS_ATTACKER = np.array([False, True, False, False])
 
 
 def _algorithm(name, uploads=('mean',), **options):
@@ -52,7 +55,7 @@ def test_an_upload_is_falsified_as_update_or_as_model(name, space, sent):
   output = _run(_algorithm(name, space=space))
   assert float(output.server_state.mean) == _mean(sent)
   # What is no upload stays true, and so does what the client keeps.
-  np.testing.assert_array_equal(output.server_state.said, [8, 15, 12])
+  np.testing.assert_array_equal(output.server_state.said, [8, 15, 12, 5])
   states = toys.states_of(output, np.arange(3))
   np.testing.assert_array_equal(states.last[:, 0], [8, 15, 12])
   np.testing.assert_array_equal(states.last[:, 1], [1, 1, 1])
@@ -60,9 +63,36 @@ def test_an_upload_is_falsified_as_update_or_as_model(name, space, sent):
     name: float(stat.total / stat.weight)
     for name, stat in output.client_metrics.items()
   }
-  assert values['attack/share'] == pytest.approx(1 / 3)
+  assert values['attack/share'] == 1 / 4
   assert values['attack/honest_norm'] == (3 + 7) / 2
   assert values['attack/false_norm'] == abs(sent - 5)
+
+
+def test_norms_are_of_clients_that_are_drawn():
+  """As in pFedMe, where all train: of the honest ones client 0 alone."""
+
+  def work(message, contribution, *rest):
+    return running_sum.client_work(message, contribution.counts, *rest)
+
+  plain = running_sum.algorithm(
+    client_work=work,
+    client_input=plans.Contribution(tf.TensorSpec([], tf.float32)),
+    uploads={'mean': lambda message, *_: message},
+  )
+  config = attacks.AttackConfig('sign_flip', fraction=0.4)
+  algorithm = attacks.attack(plain, config, _IS_ATTACKER)
+  call = dataclasses.replace(
+    running_sum.phase_call(range(4), ()),
+    client_inputs=false_clients.MarkedInput(
+      _IS_ATTACKER, plans.Contribution(np.array([1, 0, 0, 1], np.float32))
+    ),
+  )
+  output = running_sum.run_call(
+    *(debug_runtime.DebugRuntime(algorithm, 4), algorithm, _CLIENTS, call)
+  )
+  metrics = output.client_metrics
+  np.testing.assert_array_equal(metrics['attack/honest_norm'], (3, 1))
+  np.testing.assert_array_equal(metrics['attack/false_norm'], (0, 0))
 
 
 def test_random_attacks_are_those_of_the_clients_seed():

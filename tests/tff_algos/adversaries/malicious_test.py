@@ -22,12 +22,25 @@ def test_a_share_of_a_whole_number_is_that_number():
   assert malicious.draw(ids, 0.295, 0).sum() == 29
 
 
+def test_every_client_is_as_likely_to_attack():
+  """3 of 30 for 1,000 seeds: counts of mean 100 and deviation 9.5; five of
+  them for 30 clients leave a false alarm in 10^4.
+  """
+  counts = np.zeros(30)
+  for seed in range(1000):
+    counts += malicious.draw(_IDS, 0.1, seed)
+  assert np.abs(counts - 100).max() < 48
+
+
 def test_attackers_and_malicious_members_are_the_same_clients():
-  """One draw: if one of the two drew for itself, seeds would tell."""
-  for seed in range(5):
+  """One draw: if one of the two drew for itself, seeds would tell.
+
+  Whatever the attack.
+  """
+  for seed, name in enumerate(attacks.NAMES[1:]):
     drawn = malicious.draw(_IDS, 0.25, seed)
     uploading = attacks.attackers(
-      attacks.AttackConfig('zero', fraction=0.25), _IDS, seed
+      attacks.AttackConfig(name, fraction=0.25), _IDS, seed
     )
     members = round_votes.malicious_clients(
       _IDS, round_votes.ConsensusConfig(malicious_fraction=0.25), seed

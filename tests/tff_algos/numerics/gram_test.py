@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.testing import stacks
 from tff_algos.numerics import gram
 
 
@@ -17,15 +18,6 @@ def _stack(num_rows, seed=0, offset=0.0):
   )
 
 
-def _flat(*stacks):
-  return np.concatenate(
-    [
-      np.concatenate([leaf.reshape(len(leaf), -1) for leaf in one.values()], 1)
-      for one in stacks
-    ]
-  ).astype(np.float64)
-
-
 def _ones(num_rows):
   return tf.ones([num_rows], tf.float64)
 
@@ -34,7 +26,7 @@ def _ones(num_rows):
 def test_gram_is_that_of_the_flat_rows_less_their_mean(monkeypatch, block):
   """However the columns are cut."""
   monkeypatch.setattr(gram, '_BLOCK', block)
-  rows = _flat(_stack(6))
+  rows = stacks.flat(_stack(6), 1)
   rows -= rows.mean(axis=0)
   found = gram.centered_gram([_stack(6)], _ones(6))
   np.testing.assert_allclose(found, rows @ rows.T, rtol=1e-12, atol=1e-12)
@@ -48,7 +40,7 @@ def test_equal_rows_are_exactly_0():
 
 def test_only_rows_that_count_are_in_the_mean():
   first, second = _stack(4), _stack(2, seed=1)
-  rows = _flat(first, second)
+  rows = np.concatenate([stacks.flat(one, 1) for one in (first, second)])
   rows -= rows[[0, 2, 3]].mean(axis=0)
   counts = tf.constant([1, 0, 1, 1, 0, 0], tf.float64)
   found = gram.centered_gram([first, second], counts)
@@ -59,7 +51,7 @@ def test_small_differences_of_large_rows_are_not_lost():
   """Rows about 1000 that differ by 1e-3: float32 products would be noise."""
   stack = _stack(5, offset=1000.0)
   stack = {name: leaf[:1] + 0.001 * leaf for name, leaf in stack.items()}
-  rows = _flat(stack)
+  rows = stacks.flat(stack, 1)
   expected = ((rows[:, np.newaxis] - rows) ** 2).sum(axis=2)
   found = gram.squared_distances(
     gram.centered_gram([stack], _ones(5)), tf.eye(5, dtype=tf.float64)
@@ -69,7 +61,7 @@ def test_small_differences_of_large_rows_are_not_lost():
 
 
 def test_distances_to_combinations_and_exact_zeros():
-  rows = _flat(_stack(5))
+  rows = stacks.flat(_stack(5), 1)
   mixtures = np.array([[0.5, 0.5, 0, 0, 0], [0, 0, 0, 1, 0]])
   expected = ((rows[:, np.newaxis] - mixtures @ rows) ** 2).sum(axis=2)
   found = gram.squared_distances(

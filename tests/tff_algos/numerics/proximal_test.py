@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.testing import stacks
 from tff_algos.numerics import proximal
 
 
@@ -18,16 +19,9 @@ def _random_case(seed, num_centers=4):
   return pulls, point, centers
 
 
-def _flat(structure, axis=0):
-  leaves = [np.asarray(leaf) for leaf in structure.values()]
-  return np.concatenate(
-    [leaf.reshape(*leaf.shape[:axis], -1) for leaf in leaves], axis=-1
-  )
-
-
 def _penalties(pulls, point, centers):
   """sum_s u_s / 2 |w - c_s|^2, the printed form."""
-  gaps = _flat(point) - _flat(centers, axis=1)
+  gaps = stacks.flat(point) - stacks.flat(centers, 1)
   return float(pulls @ (gaps**2).sum(axis=1) / 2)
 
 
@@ -53,8 +47,8 @@ def test_gradient_is_that_of_the_printed_penalty(normalized):
   with tf.GradientTape() as tape:
     tape.watch(point)
     value = proximal.penalty(point, mixed, weight * pulls.sum())
-  gradient = _flat(tape.gradient(value, point))
-  w, c = _flat(point), _flat(centers, axis=1)
+  gradient = stacks.flat(tape.gradient(value, point))
+  w, c = stacks.flat(point), stacks.flat(centers, 1)
   expected = weight * (pulls.sum() * w - pulls @ c)
   np.testing.assert_allclose(gradient, expected, rtol=0, atol=1e-12)
 

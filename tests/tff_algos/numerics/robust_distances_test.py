@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+from tests.testing import robust_oracle
 from tff_algos.numerics import robust_distances
 
 
@@ -33,28 +34,17 @@ def test_ranks_break_ties_by_position_and_put_the_unranked_last():
   np.testing.assert_array_equal(found, [1, 4, 3, 0, 2])
 
 
-def _krum_oracle(points, num_byzantine):
-  """Blanchard et al. 2017, Section 4, row by row."""
-  scores = []
-  for i, one in enumerate(points):
-    squared = sorted(
-      float(((one - other) ** 2).sum())
-      for j, other in enumerate(points)
-      if j != i
-    )
-    scores.append(sum(squared[: max(len(points) - num_byzantine - 2, 1)]))
-  return scores
-
-
 def test_krum_scores_agree_with_numpy_for_every_f():
   generator = np.random.default_rng(4)
   points = generator.normal(size=(9, 5))
-  distances = ((points[:, np.newaxis] - points) ** 2).sum(axis=-1)
+  distances = robust_oracle.squared_distances(points)
   for num_byzantine in range(8):
     scores = robust_distances.krum_scores(
       tf.constant(distances), _real(9), num_byzantine
     )
-    np.testing.assert_allclose(scores, _krum_oracle(points, num_byzantine))
+    np.testing.assert_allclose(
+      scores, robust_oracle.krum_scores(points, num_byzantine)
+    )
 
 
 def test_krum_with_the_true_f_never_chooses_a_planted_outlier():
@@ -65,9 +55,7 @@ def test_krum_with_the_true_f_never_chooses_a_planted_outlier():
     for _ in range(5):
       points = generator.normal(size=(2 * num_byzantine + 3, 4))
       points[:num_byzantine] = 50 + 1e-3 * points[:num_byzantine]
-      distances = tf.constant(
-        ((points[:, np.newaxis] - points) ** 2).sum(axis=-1)
-      )
+      distances = tf.constant(robust_oracle.squared_distances(points))
       real = _real(len(points))
       scores = robust_distances.krum_scores(distances, real, num_byzantine)
       assert np.argmin(scores) >= num_byzantine

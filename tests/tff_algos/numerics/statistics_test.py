@@ -6,24 +6,6 @@ import tensorflow as tf
 
 from tff_algos.numerics import statistics, trees
 
-_VALUES = np.array([1.0, 5, -3, np.nan], np.float32)
-_MASK = np.array([1, 0, 1, 0], np.float32)
-
-
-def test_a_mask_counts_real_values_only_even_beside_nan():
-  stat = statistics.weighted_mean(tf.constant(_VALUES), tf.constant(_MASK))
-  assert float(stat.total) == -2
-  assert float(stat.weight) == 2
-  assert float(statistics.value_of(stat)) == -1
-
-
-def test_leading_axes_are_kept_with_one_weight_each():
-  values = tf.constant([[1.0, 2, 3], [4, 5, 6]])
-  stat = statistics.weighted_mean(values, tf.constant([0.0, 1, 1]))
-  np.testing.assert_array_equal(stat.total, [5, 11])
-  np.testing.assert_array_equal(stat.weight, [2, 2])
-  np.testing.assert_array_equal(statistics.value_of(stat), [2.5, 5.5])
-
 
 def test_statistics_of_parts_add_up_to_that_of_the_whole():
   generator = np.random.default_rng(0)

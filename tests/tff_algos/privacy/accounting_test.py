@@ -100,7 +100,14 @@ def test_a_tree_of_one_release_is_bounded_by_the_closed_form():
   assert _delta(found * 0.8, 2.0) > _DELTA
 
 
-def test_trees_cost_as_many_releases_as_they_have_levels():
+@pytest.mark.parametrize('epoch_releases', [1, 2, 3, 4, 7, 8, 12])
+def test_trees_cost_as_many_releases_as_they_have_levels(epoch_releases):
+  found = _tree(1.5, epoch_releases, epoch_releases)
+  one = 1.5 / epoch_releases.bit_length() ** 0.5
+  assert found == pytest.approx(_tree(one, 1, 1))
+
+
+def test_trees_of_several_epochs_add_up():
   # Three levels, twice; then one level of a third tree.
   assert _tree(3.0, 7, 14) == pytest.approx(_tree(3.0 / 6**0.5, 1, 1))
   assert _tree(3.0, 7, 15) == pytest.approx(_tree(3.0 / 7**0.5, 1, 1))

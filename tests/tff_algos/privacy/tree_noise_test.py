@@ -1,13 +1,11 @@
 """Noise of tree aggregation against a tree in NumPy."""
 
-import math
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tff_algos.numerics import index_random
-from tff_algos.privacy import accounting, tree_noise
+from tff_algos.privacy import tree_noise
 
 _SEED = tf.constant([3, 4])
 
@@ -57,32 +55,3 @@ def test_the_deviation_of_a_sum_is_that_of_as_many_nodes():
     assert np.mean(total**2) == pytest.approx(
       variance, rel=5 * (2 / size) ** 0.5
     )
-
-
-@pytest.mark.parametrize('epoch_steps', [1, 2, 3, 4, 7, 8, 12])
-def test_a_client_is_in_as_many_nodes_as_the_accountant_takes(epoch_steps):
-  """The best test of all sums together sees sqrt(depth) deviations, no more.
-
-  A client of norm 1 that takes part in a step moves all later sums by 1.
-  """
-  depth = math.ceil(math.log2(epoch_steps + 1))
-  prefixes = [_nodes(t) for t in range(1, epoch_steps + 1)]
-  names = sorted({node for nodes in prefixes for node in nodes})
-  incidence = np.array(
-    [[name in nodes for name in names] for nodes in prefixes], float
-  )
-  covariance = incidence @ incidence.T
-  seen = []
-  for step in range(epoch_steps):
-    moved = (np.arange(epoch_steps) >= step).astype(float)
-    seen.append(moved @ np.linalg.solve(covariance, moved))
-  assert max(seen) <= depth * (1 + 1e-9)
-  if epoch_steps.bit_count() == 1:  # A whole tree: the bound is attained.
-    assert max(seen) == pytest.approx(depth)
-  accounted, of_depth = (
-    accounting.epsilon(
-      noise, accounting.Participation(epoch_releases=n), n, 1e-5
-    )
-    for noise, n in ((1.5, epoch_steps), (1.5 / depth**0.5, 1))
-  )
-  assert accounted == pytest.approx(of_depth)

@@ -256,14 +256,3 @@ def test_laplacian_is_the_penaltys_gradient():
   np.testing.assert_allclose(
     affinity.degrees(features)[:, 0], matrix.sum(axis=1), atol=1e-12
   )
-
-
-def test_what_a_point_is_to_itself_does_not_matter():
-  features = _features(False)
-  values = tf.constant(_GENERATOR.normal(size=(5, 2)))
-  matrix = _matrix(features)
-  np.fill_diagonal(matrix, 0)
-  expected = (np.diag(matrix.sum(axis=1)) - matrix) @ values
-  np.testing.assert_allclose(
-    affinity.laplacian_product(features, values), expected, atol=1e-12
-  )

@@ -85,8 +85,7 @@ def test_several_steps_and_batches():
     _descend(full)[0], _oracle([slice(None)] * 4), rtol=1e-4
   )
   batched = dataclasses.replace(_CONFIG, num_epochs=2, batch_size=4)
-  orders = [index_hash.shuffled(_SEED, epoch, 10) for epoch in range(2)]
-  batches = [order[i : i + 4] for order in orders for i in (0, 4, 8)]
+  batches = index_hash.batches(_SEED, 2, 10, 4)
   found, loss = _descend(batched)
   np.testing.assert_allclose(found, _oracle(batches), rtol=1e-4)
   assert float(loss.weight) == 20
@@ -102,10 +101,8 @@ def test_what_is_computed_ahead_changes_nothing(mode, batch_size):
   data = _data(_X, y, filling=0.0)
   config = dataclasses.replace(_CONFIG, num_epochs=2, batch_size=batch_size)
   found, _ = _descend(config, data, mixture, weights)
-  orders = [index_hash.shuffled(_SEED, epoch, 10) for epoch in range(2)]
-  batches = [order[i : i + 4] for order in orders for i in (0, 4, 8)]
   c = tf.constant(_START, tf.float32)
-  for rows in batches if batch_size else [np.arange(10)] * 2:
+  for rows in index_hash.batches(_SEED, 2, 10, batch_size or 10):
     with tf.GradientTape() as tape:
       tape.watch(c)
       outputs = mixture.apply(weights, c, tf.constant(_X[rows], tf.float32))

@@ -165,34 +165,6 @@ def test_affine_modes_have_the_same_values_and_gradients():
   )
 
 
-@pytest.mark.parametrize('mode', mixing.MIXINGS)
-def test_gradients_by_finite_differences(mode):
-  """In the membership, and d f / d theta_k = c_k d f / d theta in `parameters`."""
-  mixture = _build(mode)
-  weights = _weights(mixture)
-  direction = tf.constant([0.3, -0.5, 0.2])
-
-  def value(step):
-    return tf.reduce_mean(
-      tf.sin(
-        mixture.apply(
-          weights,
-          tf.constant(_MEMBERSHIP, tf.float32) + step * direction,
-          tf.constant(_X),
-        )
-      )
-    )
-
-  step = tf.constant(0.0)
-  with tf.GradientTape() as tape:
-    tape.watch(step)
-    found = value(step)
-  expected = (value(1e-2) - value(-1e-2)) / 2e-2
-  np.testing.assert_allclose(
-    tape.gradient(found, step), expected, rtol=2e-2, atol=1e-4
-  )
-
-
 def test_share_of_the_canonical_gradient_is_the_membership():
   mixture = _build('parameters')
   weights = _weights(mixture)

@@ -7,6 +7,7 @@ learning rate 1 / (a + lambda) solves it in one step.
 """
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
@@ -50,14 +51,10 @@ def _work(x=_X, w=_W, state=None, objective=_OBJECTIVE, capacity=0, **options):
 def _numpy(x, w, theta, options):
   """The same by plain steps in float64; also the losses met."""
   config = moreau_envelope.MoreauEnvelopeConfig(**options)
-  losses, rows, epoch = [], [], 0
-  for _ in range(config.num_local_steps):
-    if not rows:
-      order = index_hash.shuffled(_SEED, epoch, len(x))
-      size = config.batch_size
-      rows = [order[i : i + size] for i in range(0, len(x), size)]
-      epoch += 1
-    batch = x[rows.pop(0)]
+  num_steps, losses = config.num_local_steps, []
+  batches = index_hash.batches(_SEED, num_steps, len(x), config.batch_size)
+  for rows in itertools.islice(batches, num_steps):
+    batch = x[rows]
     for _ in range(config.num_proximal_steps):
       losses.append(((batch - theta) ** 2).sum(axis=1))
       gradient = _A * (theta - batch.mean(axis=0))

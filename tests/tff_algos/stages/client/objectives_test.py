@@ -1,4 +1,4 @@
-"""Tests of the local objectives against NumPy and finite differences."""
+"""Tests of the local objectives against NumPy."""
 
 import dataclasses
 
@@ -137,29 +137,6 @@ def test_the_penalty_does_not_depend_on_the_batch():
     alone, base_losses = _value(base, _KERNEL, _batch(mask))
     np.testing.assert_allclose(value - alone, 0.25 * 3, rtol=1e-5)
     np.testing.assert_array_equal(losses, base_losses)
-
-
-def test_gradient_of_the_proximal_objective_by_finite_differences():
-  """FedSoft, Eq. 4; the difference is exact up to rounding for quadratics."""
-  center = {'kernel': tf.constant([[1.0], [0], [-1]])}
-  objective = objectives.ProximalLoss(
-    objectives.mean_loss(_MODEL, 0.5), center, 0.7
-  )
-  batch = _batch([1, 1, 0, 1, 1])
-  weights = {'kernel': tf.constant(_KERNEL)}
-  with tf.GradientTape() as tape:
-    tape.watch(weights)
-    value, _ = objective(weights, batch)
-  gradient = tape.gradient(value, weights)['kernel'].numpy()
-  step = 0.125
-  for i in range(3):
-    shift = np.zeros_like(_KERNEL)
-    shift[i] = step
-    above, _ = _value(objective, _KERNEL + shift, batch)
-    below, _ = _value(objective, _KERNEL - shift, batch)
-    np.testing.assert_allclose(
-      gradient[i, 0], (above - below) / (2 * step), rtol=1e-4, atol=1e-5
-    )
 
 
 def test_two_pulls_are_one_up_to_a_constant():

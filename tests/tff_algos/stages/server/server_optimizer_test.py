@@ -1,7 +1,6 @@
 """Tests of the server's step, against NumPy."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from tff_algos.numerics import optimizers
@@ -62,9 +61,3 @@ def test_adam():
     root = np.sqrt(v / (1 - 0.999**t))
     w = w - 0.1 * m / (1 - 0.9**t) / (root + 1e-3)
   np.testing.assert_allclose(_run(config), w, rtol=1e-4)
-
-
-@pytest.mark.parametrize('name', ['sgd', 'adam'])
-def test_if_nobody_contributed_nothing_changes(name):
-  config = optimizers.OptimizerConfig(name, 0.5)
-  np.testing.assert_array_equal(_run(config, (0, 0, 0)), [0.5, 0.25])

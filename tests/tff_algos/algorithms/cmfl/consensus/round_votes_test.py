@@ -108,15 +108,6 @@ def test_a_warning_says_whether_waiting_may_help():
   assert 'max_views may help' in round_votes.disagreement(_MEMBERS, outcome)
 
 
-def test_malicious_members_are_drawn_once_for_a_seed():
-  config = round_votes.ConsensusConfig(malicious_fraction=0.25)
-  drawn = round_votes.malicious_clients(_IDS, config, 5)
-  assert len(drawn) == 3
-  assert drawn == round_votes.malicious_clients(_IDS, config, 5)
-  others = {round_votes.malicious_clients(_IDS, config, s) for s in range(9)}
-  assert len(others) > 1
-
-
 @pytest.mark.parametrize(
   ('options', 'text'),
   [
