@@ -18,9 +18,14 @@ def find(
   """Returns the folder of a version by date, by name, or of the current one.
 
   Raises:
-    ConfigError: If `as_of` is no date.
+    ConfigError: If `as_of` is no date, or both are given.
     DataError: If there is no such version.
   """
+  if as_of is not None and version is not None:
+    raise errors.ConfigError(
+      f'as_of {as_of!r} and version {version!r} each name a version; give one '
+      'of them'
+    )
   if as_of is not None:
     return find_as_of(dataset, as_of)
   if version is None:

@@ -2,11 +2,12 @@
 
 import contextlib
 import pathlib
+import shutil
 import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from tff_algos.core import cache_folder, durable, errors
+from tff_algos.core import cache_folder, durable, errors, folder_lock
 from tff_algos.data import integrity, layout, shards
 from tff_algos.stores import cached_object, pointer, snapshots
 from tff_algos.stores import objects as objects_lib
@@ -15,6 +16,8 @@ from tff_algos.stores import objects as objects_lib
 CACHE_BYTES = 8 << 30
 
 _DATASET = 'dataset'
+_PREFIX = 'version-'
+_PATIENCE_SECONDS = 60.0
 _TABLES = (
   *(layout.MANIFEST, layout.CLIENTS),
   *(layout.STATISTICS, layout.CLIENT_STATISTICS),
@@ -50,9 +53,7 @@ def open_version(
   objects = objects_lib.Objects(address)
   cache = cache_folder.path() / 'stores'
   durable.make_folder(cache)
-  place = pathlib.Path(
-    stack.enter_context(tempfile.TemporaryDirectory(dir=cache))
-  )
+  place = _hold_folder(cache, stack)
 
   def fetch(sha256: str | None) -> tuple[pathlib.Path, snapshots.Snapshot]:
     snapshot, dataset = _find_dataset(snapshots.read(objects, sha256), address)
@@ -87,6 +88,26 @@ def open_version(
   )
   stack.callback(opened.close)
   return folder, manifest, opened
+
+
+def _hold_folder(
+  cache: pathlib.Path, stack: contextlib.ExitStack
+) -> pathlib.Path:
+  """Returns a new folder, locked; removes those of processes that are gone."""
+  busy = f'another process opens a dataset in {cache}'
+  with folder_lock.exclusive(cache, busy, _PATIENCE_SECONDS):
+    for other in cache.glob(f'{_PREFIX}*'):
+      with (
+        contextlib.suppress(errors.WorkdirBusyError, FileNotFoundError),
+        folder_lock.exclusive(other, busy),
+      ):
+        shutil.rmtree(other, ignore_errors=True)
+    made = tempfile.TemporaryDirectory(
+      prefix=_PREFIX, dir=cache, ignore_cleanup_errors=True
+    )
+    place = pathlib.Path(stack.enter_context(made))
+    stack.enter_context(folder_lock.exclusive(place, busy))
+  return place
 
 
 def _find_dataset(

@@ -340,7 +340,8 @@ def open_group(
       shards.
   """
   speeds, owns_shards = config.runtime.peer_speeds, config.runtime.peer_shards
-  num_processes, num_shards = len(cluster.addresses), config.dataset.num_shards
+  num_processes = len(cluster.addresses)
+  num_shards = dataset.manifest['num_shards']
   if speeds and num_processes and len(speeds) != num_processes:
     raise errors.ConfigError(
       f'config.runtime.peer_speeds={speeds} must have a speed for each of the '
@@ -349,8 +350,9 @@ def open_group(
   if owns_shards and num_shards < num_processes:
     raise errors.ConfigError(
       f'config.runtime.peer_shards=True needs a shard for each of the '
-      f'{num_processes} processes of TF_CONFIG, and config.dataset.num_shards '
-      f'is {num_shards}: raise it, and build the dataset anew'
+      f'{num_processes} processes of TF_CONFIG, and '
+      f'{dataset.address or dataset.path} has {num_shards}: build it anew with '
+      'a larger config.dataset.num_shards'
     )
   shared = {
     'experiment': identity(config, dataset),

@@ -124,7 +124,9 @@ def train(
     UserError: If the config, the dataset or the workdir does not allow it, such
       as a workdir trained for more rounds, or another process is lost.
   """
-  if cluster.addresses and (parent or config.continuation.parent):
+  if cluster.addresses and (
+    parent or config.continuation.parent or continuation.read_parent(folder)
+  ):
     raise errors.ConfigError(
       'a run cannot continue another one with several processes; leave '
       'TF_CONFIG out'
@@ -272,7 +274,8 @@ def _check_personalization(opened: session.Session) -> None:
     ConfigError: If the rounds of the run train none, or it may be stopped
       before they do.
   """
-  option, interval = _personalization(opened.config.algorithm.options)
+  options = opened.config.algorithm.options
+  option, interval = getattr(options, 'personalizes_after', ('', 0))
   if not interval:
     return
   patience = opened.training.selection.patience
@@ -296,22 +299,6 @@ def _check_personalization(opened: session.Session) -> None:
   if newest <= first:
     raise errors.ConfigError(text)
   logging.warning('%s', text)
-
-
-def _personalization(options: Any) -> tuple[str, int]:
-  """Returns the option that says after which rounds models are personalized.
-
-  Its value is 0 where they are in all rounds, or in none.
-  """
-  atoms = getattr(options, 'local_atoms', None)
-  if atoms is not None and atoms.is_on and not atoms.in_every_round:
-    return 'local_atoms.refit_interval', atoms.refit_interval
-  option = 'personalization_interval'
-  # Ditto's schedule, and partial FedAvg, whose clients train private weights.
-  is_beside = getattr(options, 'schedule', '') == 'beside'
-  if is_beside or hasattr(options, 'private'):
-    return option, 0
-  return option, getattr(options, option, 0)
 
 
 def _first_round(opened: session.Session) -> int:

@@ -10,15 +10,20 @@ import threading
 from collections.abc import Generator
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Whether a block of `held` runs.
+_is_held = False
 
 
 @contextlib.contextmanager
 def held() -> Generator[None]:
   """Defers Ctrl-C and SIGTERM to the block's end; a second acts at once.
 
-  Does nothing outside the main thread, which alone receives signals.
+  Does nothing inside another such block, nor outside the main thread, which
+  alone receives signals.
   """
-  if threading.current_thread() is not threading.main_thread():
+  global _is_held
+  is_main = threading.current_thread() is threading.main_thread()
+  if _is_held or not is_main:
     yield
     return
   received: list[int] = []
@@ -37,8 +42,10 @@ def held() -> Generator[None]:
   for signum in _SIGNALS:
     signal.signal(signum, hold)
   try:
+    _is_held = True
     yield
   finally:
+    _is_held = False
     restore()
     if len(received) == 1:  # Also if the block fails.
       signal.raise_signal(received[0])

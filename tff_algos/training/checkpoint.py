@@ -22,7 +22,13 @@ import pathlib
 import re
 import shutil
 import zipfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import (
+  Callable,
+  Collection,
+  Generator,
+  Mapping,
+  Sequence,
+)
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -40,6 +46,8 @@ FOLDER = 'checkpoints'
 PARENT_FILE = 'parent.json'
 # In the folder of the checkpoints.
 DEPARTED = 'departed'
+# Prefix of folders that are incomplete, or being removed.
+TEMPORARY = '.writing'
 LAST = 'last'
 BEST = 'best'
 _SCHEMA_VERSION = 1
@@ -48,7 +56,6 @@ _SERVER_STATE = 'server_state.npz'
 _CLIENT_INDEX = 'client_index.npz'
 _CLIENTS = 'clients.json'
 _STATES_FOLDER = 'client_states'
-_TEMPORARY = '.writing'
 # Among the files of a checkpoint.
 _PARENT = f'../{PARENT_FILE}'
 
@@ -298,7 +305,7 @@ class CheckpointManager:
     Raises:
       InfrastructureError: If the disk refuses; earlier ones are untouched.
     """
-    temporary = self._folder / f'{_TEMPORARY}_{round_num:06d}'
+    temporary = self._folder / f'{TEMPORARY}_{round_num:06d}'
     target = self._round_folder(round_num)
     if self._read_only or target.exists():
       return
@@ -367,12 +374,9 @@ class CheckpointManager:
         server state has another structure.
     """
     self.check_identity(round_num)
-    try:
-      saved = self.read(round_num)
+    saved = self.read(round_num)
+    with self._refusing_gaps(round_num):
       store.restore(saved.index, maps_all=maps_all)
-    except FileNotFoundError as error:
-      folder = self._round_folder(round_num)
-      self._refuse(folder, f'{error.filename} is missing')
     store.seed = saved.manifest['seed']
     return fill(
       self._round_folder(round_num),
@@ -394,12 +398,13 @@ class CheckpointManager:
     folder = self._round_folder(round_num)
     manifest = self._read_manifest(folder)
     self._check_files(round_num, manifest['files'])
-    with np.load(folder / _CLIENT_INDEX) as arrays:
-      index = client_state_store.StoreIndex(arrays['0000'], arrays['0001'])
-    with np.load(folder / _SERVER_STATE) as arrays:
-      leaves = [arrays[key] for key in sorted(arrays.files)]
-    client_ids = json.loads((self._folder / _CLIENTS).read_text())
-    return Saved(manifest, tuple(client_ids), index, leaves)
+    with self._refusing_gaps(round_num):
+      with np.load(folder / _CLIENT_INDEX) as arrays:
+        index = client_state_store.StoreIndex(arrays['0000'], arrays['0001'])
+      with np.load(folder / _SERVER_STATE) as arrays:
+        leaves = [arrays[key] for key in sorted(arrays.files)]
+      client_ids = json.loads((self._folder / _CLIENTS).read_text())
+      return Saved(manifest, tuple(client_ids), index, leaves)
 
   def remove_unfinished(self) -> None:
     """Removes what a killed process left: incomplete and old checkpoints.
@@ -409,7 +414,7 @@ class CheckpointManager:
     """
     if self._read_only:
       return
-    for path in self._folder.glob(f'{_TEMPORARY}_*'):
+    for path in self._folder.glob(f'{TEMPORARY}_*'):
       shutil.rmtree(path)
     saved = self.rounds()
     if saved:
@@ -459,6 +464,15 @@ class CheckpointManager:
     if found:
       folder = self._round_folder(round_num)
       self._refuse(folder, f'{found} (by {folder / _MANIFEST})')
+
+  @contextlib.contextmanager
+  def _refusing_gaps(self, round_num: int) -> Generator[None]:
+    """Raises CheckpointError for a file that was removed since its check."""
+    try:
+      yield
+    except FileNotFoundError as error:
+      folder = self._round_folder(round_num)
+      self._refuse(folder, f'{error.filename} is missing')
 
   def _refuse(
     self, folder: pathlib.Path, found: str, choice: str = ''
@@ -593,7 +607,7 @@ class CheckpointManager:
       folder = self._round_folder(round_num)
       if round_num not in kept_rounds:
         # Renamed first, so that a partly removed folder is not a checkpoint.
-        removed = self._folder / f'{_TEMPORARY}_{round_num:06d}'
+        removed = self._folder / f'{TEMPORARY}_{round_num:06d}'
         os.rename(folder, removed)
         durable.sync(self._folder)
         shutil.rmtree(removed)

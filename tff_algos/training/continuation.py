@@ -138,7 +138,8 @@ def find_parent(
     config: The checkpoint to start from.
 
   Raises:
-    ConfigError: If the run was started without a parent, or with another.
+    ConfigError: If the run was started without a parent, with another, or after
+      another of its rounds.
     CheckpointError: If the parent has no such checkpoint, or `parent.json` is
       not that of the run's checkpoints.
   """
@@ -157,6 +158,13 @@ def find_parent(
         f'{workdir} cannot continue {parent}: it is trained already, and '
         f'{before}. Take another --workdir, or leave --continue_from out to '
         'train it on'
+      )
+    choice = checkpoint_lib.parse_choice(config.round)
+    if isinstance(choice, int) and choice != known.round_num:
+      raise errors.ConfigError(
+        f'{workdir} cannot continue {parent} after round {choice}: it is '
+        f'trained already, and continues it after round {known.round_num}. '
+        'Take another --workdir, or set config.continuation.round to that'
       )
     return known
   manager = checkpoint_lib.reader(parent)

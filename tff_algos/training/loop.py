@@ -376,6 +376,7 @@ def train(
   round_num = max(checkpoints.rounds(), default=0)
   costs, progress = {}, selection_lib.Progress()
   if round_num == 0:
+    _check_metric(algorithm, source, evaluator, config, seed)
     try_seed = functools.partial(_try_seed, algorithm, runtime, source, config)
     store.seed, costs = restarts_lib.choose(config.restarts, seed, try_seed)
   server_state = initial_server_state(
@@ -437,7 +438,6 @@ def train(
         _save(observer, checkpoints, round_num, server_state, store, progress)
   except BaseException as error:
     store.discard()
-    # A second signal may interrupt this.
     if isinstance(error, (KeyboardInterrupt, SystemExit)) and is_whole:
       _save(observer, checkpoints, round_num, server_state, store, progress)
     raise
@@ -452,6 +452,7 @@ def is_spent(
   return account is not None and account.is_spent(server_state)
 
 
+@interrupts.held()
 def _save(
   observer: Observer,
   checkpoints: checkpoint_lib.CheckpointManager,
@@ -463,6 +464,27 @@ def _save(
   """Saves a checkpoint after making the metrics rows before it durable."""
   entries = observer.persist()
   checkpoints.save(round_num, server_state, store, progress, entries=entries)
+
+
+def _check_metric(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  source: cohort_lib.ClientSource,
+  evaluator: evaluator_lib.Evaluator,
+  config: TrainingConfig,
+  seed: int,
+) -> None:
+  """Raises ConfigError before any restart is tried for a missing metric."""
+  if config.restarts.num_restarts > 1 and config.selection.metric:
+    server_state = initial_server_state(
+      algorithm, source.population.num_clients, seed
+    )
+    selection_lib.update(
+      selection_lib.Progress(),
+      config.selection,
+      0,
+      evaluator.evaluate(server_state).metrics,
+      evaluator.selection_metric,
+    )
 
 
 def _try_seed(

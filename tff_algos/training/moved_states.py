@@ -213,8 +213,9 @@ def write_departed(
     shutil.rmtree(folder)
   if not len(gone):
     return
-  temporary = folder.with_name(f'.{checkpoint_lib.DEPARTED}')
-  shutil.rmtree(temporary, ignore_errors=True)
+  temporary = folder.with_name(
+    f'{checkpoint_lib.TEMPORARY}_{checkpoint_lib.DEPARTED}'
+  )
   durable.make_folder(temporary)
   has_state = rows.has_state()[gone]
   stored = [rows.row(one) for one in gone[has_state]]

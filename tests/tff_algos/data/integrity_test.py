@@ -60,6 +60,11 @@ def test_removed_version_is_named_by_its_date(tmp_path):
     integrity.find(tmp_path, '2026-11-23', None)
 
 
+def test_a_version_is_named_by_its_date_or_its_name(tmp_path):
+  with pytest.raises(errors.ConfigError, match="'2026-11-23' and version 'v1'"):
+    integrity.find(tmp_path, '2026-11-23', 'v1')
+
+
 def test_version_that_is_replaced_between_two_looks(tmp_path, monkeypatch):
   version = _write(tmp_path)
   (tmp_path / 'CURRENT').write_text('v0\n')

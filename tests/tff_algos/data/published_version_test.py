@@ -53,6 +53,19 @@ def _check_same(found, expected):
       np.testing.assert_array_equal(array, same)
 
 
+def test_the_tables_of_a_killed_reader_are_removed_and_no_others(
+  published, cache
+):
+  with dataset_lib.FederatedDataset.open(published[0]) as opened:
+    (held,) = cache.iterdir()
+    killed = shutil.copytree(held, cache / f'{held.name}_killed')
+    with dataset_lib.FederatedDataset.open(published[0]):
+      assert not killed.exists()
+      assert len([*cache.iterdir()]) == 2
+    assert opened.path.is_dir()
+  assert os.listdir(cache) == []
+
+
 @pytest.mark.parametrize('part', ['', 'dataset'])
 def test_a_published_dataset_is_read_as_the_local_one(
   digits_dataset, tmp_path, part, cache

@@ -21,7 +21,8 @@ from tff_algos.experiments import (
   training,
 )
 from tff_algos.privacy import accounting
-from tff_algos.training import loop, restarts, selection
+from tff_algos.runtimes.distributed import process_cluster
+from tff_algos.training import continuation, loop, restarts, selection
 
 
 @pytest.fixture(scope='module')
@@ -106,6 +107,16 @@ def test_validation_is_shown_if_there_are_examples(num_examples, is_shown):
   assert shown['train/loss'] == 'training loss'
   name = 'participating/validation/personalized/accuracy'
   assert (name in shown) == is_shown
+
+
+def test_several_processes_continue_no_run_not_even_one_that_was_started(
+  tmp_path,
+):
+  parent = continuation.Parent('../parent', 2, 'version')
+  sealed_json.write(tmp_path / 'parent.json', parent._asdict())
+  two = process_cluster.Cluster(('127.0.0.1:1',) * 2)
+  with pytest.raises(errors.ConfigError, match='leave TF_CONFIG out'):
+    training.train(regressions.config(), tmp_path, two)
 
 
 def test_other_config_in_a_used_workdir_is_refused(dataset, tmp_path):

@@ -73,6 +73,13 @@ def test_blocks_inside_blocks():
       steps.append('outer')
     steps.append('after')
   assert steps == ['inner', 'outer']
+  with pytest.raises(KeyboardInterrupt):
+    with interrupts.held():
+      with interrupts.held():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        steps.append('second')
+  assert steps == ['inner', 'outer']
 
 
 def test_error_in_the_block_comes_out_and_handlers_come_back():

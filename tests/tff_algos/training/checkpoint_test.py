@@ -255,6 +255,23 @@ def test_checkpoint_that_a_training_removes_while_it_is_read(tmp_path):
     reader.checkpoints.checked_records(5)
 
 
+def test_checkpoint_that_a_training_removes_after_its_check(
+  tmp_path, monkeypatch
+):
+  saved_run.Run(tmp_path).train(5)
+  reader = saved_run.Run(tmp_path).checkpoints
+  (folder,) = tmp_path.rglob('round_000005')
+  load = np.load
+
+  def remove_first(path):
+    shutil.rmtree(folder)
+    return load(path)
+
+  monkeypatch.setattr(np, 'load', remove_first)
+  with pytest.raises(errors.CheckpointError, match='removed while it was read'):
+    reader.read(5)
+
+
 def test_segment_that_a_training_removes_while_it_is_read(
   tmp_path, monkeypatch
 ):

@@ -122,6 +122,17 @@ def test_a_started_run_keeps_its_parent(parent, tmp_path):
     continuation.find_parent(parent.folder, child.folder, _CONFIG)
 
 
+def test_a_started_run_keeps_the_round_of_its_parent(parent):
+  child = parent.follow('kept', parent.source)
+  for text in ('last', 'best', '2'):
+    config = continuation.ContinuationConfig(round=text)
+    found = continuation.find_parent(child.folder, parent.folder, config)
+    assert found == child.parent
+  other = continuation.ContinuationConfig(round='1')
+  with pytest.raises(errors.ConfigError, match='continues it after round 2'):
+    continuation.find_parent(child.folder, parent.folder, other)
+
+
 def test_a_parent_without_checkpoints_is_refused(tmp_path):
   with pytest.raises(errors.CheckpointError, match='run binaries.train first'):
     continuation.find_parent(tmp_path / 'child', tmp_path / 'none', _CONFIG)

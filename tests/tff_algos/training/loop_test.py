@@ -1,4 +1,5 @@
 import dataclasses
+import shutil
 import signal
 
 import numpy as np
@@ -206,6 +207,23 @@ def test_signal_that_waits_for_the_record_saves_that_round(
   with pytest.raises(KeyboardInterrupt):
     experiment.train(tmp_path, recorder)
   assert checkpoint.CheckpointManager(tmp_path, {}).rounds()[-1] == 3
+
+
+def test_ctrl_c_waits_for_the_end_of_a_checkpoint(tmp_path, monkeypatch):
+  run = sum_run.SumRun(tmp_path)
+  saved = []
+  run.checkpoints.on_saved = lambda: saved.append(run.checkpoints.rounds())
+  remove = shutil.rmtree
+
+  def interrupted(path, **options):
+    signal.raise_signal(signal.SIGINT)
+    remove(path, **options)
+
+  with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    patched.setattr(shutil, 'rmtree', interrupted)
+    run.train(3, checkpoint_interval=1)
+  assert saved == [[1], [1, 2], [2, 3]]
+  assert not [*tmp_path.glob('.writing_*')]
 
 
 def test_finished_run_is_not_run_again(experiment, tmp_path):

@@ -3,8 +3,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from tff_algos.core import carrying, errors
-from tff_algos.training import client_state_store, moved_states
+from tff_algos.core import carrying, durable, errors
+from tff_algos.training import checkpoint, client_state_store, moved_states
 
 
 class _State(NamedTuple):
@@ -114,6 +114,21 @@ def test_departed_clients_are_kept_for_some_runs(tmp_path, rows, keep, left):
   assert [path.name for path in (tmp_path / 'checkpoints').iterdir()] == [
     'departed'
   ]
+
+
+def test_departed_clients_that_are_half_written_are_removed(
+  tmp_path, rows, monkeypatch
+):
+  monkeypatch.setattr(durable, 'publish', lambda *_: None)
+  moves = moved_states.Moves(np.array([-1], np.int32), 3)
+  carrier = moved_states.Carrier(carrying.Carry({}), moves, _GONE, False)
+  moved_states.write_departed(
+    tmp_path, ('b', 'c', 'd', 'a'), _GONE, moves, rows, carrier, 3
+  )
+  folder = tmp_path / checkpoint.FOLDER
+  assert [*folder.iterdir()]
+  checkpoint.CheckpointManager(folder, {}).remove_unfinished()
+  assert not [*folder.iterdir()]
 
 
 def test_nobody_left(tmp_path):

@@ -12,7 +12,7 @@ from tff_algos.algorithms import ifca
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors, seeds
 from tff_algos.runtimes import debug_runtime
-from tff_algos.training import loop, restarts
+from tff_algos.training import loop, restarts, selection
 
 _COST = algorithm_lib.Cost(100, 10, 1)
 
@@ -167,6 +167,13 @@ def test_training_goes_by_the_best_restart(tmp_path):
     run.store.load(np.array([2])).last[0],
     tf.random.stateless_normal([2], client_seed),
   )
+
+
+def test_a_metric_that_is_misspelt_is_refused_before_the_trials(tmp_path):
+  run = _restarted_run(tmp_path)
+  run.algorithm = dataclasses.replace(run.algorithm, plan_round=None)
+  with pytest.raises(errors.ConfigError, match="'totl'.* it has total"):
+    run.train(3, selection=selection.SelectionConfig('totl'), **_RESTARTS)
 
 
 def test_every_round_draws_with_the_seed_of_the_best_restart(tmp_path):

@@ -63,7 +63,6 @@ class LocalWorker:
 
   def __init__(
     self,
-    binary_path: str | os.PathLike[str] | None = None,
     *,
     start_timeout_seconds: float = 30.0,
     max_concurrent_computation_calls: int = -1,
@@ -71,13 +70,11 @@ class LocalWorker:
     """Prepares a worker; `start` starts it.
 
     Args:
-      binary_path: The program; by default the one inside the installed TFF.
       start_timeout_seconds: Maximal wait for the worker to answer, > 0.
       max_concurrent_computation_calls: Number of clients that the worker
         computes at once, >= -1; -1 for no limit. Lower it when memory runs
         out.
     """
-    self._binary_path = binary_path
     self._start_timeout_seconds = start_timeout_seconds
     self._max_concurrent_calls = max_concurrent_computation_calls
     self._process: child_process.ChildProcess | None = None
@@ -113,7 +110,7 @@ class LocalWorker:
         f'this worker was started before, as process {self.pid}; '
         'make a new LocalWorker.'
       )
-    binary = _check_binary(self._binary_path or find_worker_binary())
+    binary = _check_binary(find_worker_binary().absolute())
     # Held while the worker runs: it keeps other machines out. And the worker
     # shares its port (SO_REUSEPORT), so a second worker with the same port
     # would silently receive half of the calls.
@@ -181,8 +178,7 @@ def _accepts(port: int) -> bool:
   return False
 
 
-def _check_binary(path: str | os.PathLike[str]) -> pathlib.Path:
-  binary = pathlib.Path(path).absolute()
+def _check_binary(binary: pathlib.Path) -> pathlib.Path:
   if not binary.is_file():
     raise errors.RuntimeFailureError(
       f'there is no TFF worker at {binary}. Install the environment again: '

@@ -23,14 +23,21 @@ _PATIENCE_SECONDS = 20.0
 
 
 @pytest.fixture
-def fake_worker(tmp_path):
+def binary(tmp_path, monkeypatch):
+  """The path of the worker's program, at which there is nothing yet."""
+  path = tmp_path / 'worker'
+  monkeypatch.setattr(local_worker, 'find_worker_binary', lambda: path)
+  return path
+
+
+@pytest.fixture
+def fake_worker(binary):
   """Returns a maker of worker binaries that are shell scripts."""
 
   def make(script: str) -> pathlib.Path:
-    path = tmp_path / 'fake_worker'
-    path.write_text('#!/bin/sh\n' + script)
-    path.chmod(0o755)
-    return path
+    binary.write_text('#!/bin/sh\n' + script)
+    binary.chmod(0o755)
+    return binary
 
   return make
 
@@ -138,29 +145,29 @@ def _children() -> set[int]:
 
 
 def test_worker_that_ends_at_once_is_quoted(fake_worker):
-  binary = fake_worker('echo "GLIBC_2.99 not found" >&2\nexit 3\n')
+  fake_worker('echo "GLIBC_2.99 not found" >&2\nexit 3\n')
   with pytest.raises(
     errors.RuntimeFailureError, match=r'(?s)exit code 3\..*GLIBC_2\.99'
   ):
-    local_worker.LocalWorker(binary).start()
+    local_worker.LocalWorker().start()
 
 
 def test_worker_that_says_nothing(fake_worker):
-  binary = fake_worker('kill -9 $$\n')
+  fake_worker('kill -9 $$\n')
   with pytest.raises(
     errors.LostProcessError, match=r'(?s)SIGKILL.*memory.*\(nothing\)'
   ):
-    local_worker.LocalWorker(binary).start()
+    local_worker.LocalWorker().start()
 
 
 def test_worker_that_never_answers_is_quoted_and_ended(fake_worker):
   before = _children()
   # Its child holds its output open.
-  binary = fake_worker('echo "me: $$"\nsleep 600\n')
+  fake_worker('echo "me: $$"\nsleep 600\n')
   with pytest.raises(
     errors.LostProcessError, match=r'(?s)within 0\.5 s.*me: \d+'
   ) as caught:
-    local_worker.LocalWorker(binary, start_timeout_seconds=0.5).start()
+    local_worker.LocalWorker(start_timeout_seconds=0.5).start()
   assert patience.is_gone(int(re.search(r'me: (\d+)', str(caught.value))[1]))
   assert _children() == before
 
@@ -170,39 +177,37 @@ def test_worker_that_ignores_the_request_to_end_is_killed(
 ):
   before = _children()
   monkeypatch.setattr(child_process, '_GRACE_SECONDS', 0.5)
-  binary = fake_worker('trap "" TERM\necho "me: $$"\nsleep 600\nsleep 600\n')
+  fake_worker('trap "" TERM\necho "me: $$"\nsleep 600\nsleep 600\n')
   with pytest.raises(errors.RuntimeFailureError, match='me:') as caught:
-    local_worker.LocalWorker(binary, start_timeout_seconds=0.5).start()
+    local_worker.LocalWorker(start_timeout_seconds=0.5).start()
   assert patience.is_gone(int(re.search(r'me: (\d+)', str(caught.value))[1]))
   assert _children() == before
 
 
 def test_talkative_worker_is_not_blocked_and_its_last_words_kept(fake_worker):
   # More than a pipe holds, and not all of it valid UTF-8.
-  binary = fake_worker(
+  fake_worker(
     'head -c 300000 /dev/zero | tr "\\0" "x"\nprintf "\\377 the end"\nexit 1\n'
   )
-  local = local_worker.LocalWorker(binary)
+  local = local_worker.LocalWorker()
   with pytest.raises(errors.RuntimeFailureError, match='the end') as caught:
     local.start()
   assert 8000 < len(str(caught.value)) < 9000
 
 
-def test_missing_and_unexecutable_binaries_are_named(tmp_path):
-  binary = tmp_path / 'worker'
+def test_missing_and_unexecutable_binaries_are_named(binary):
   with pytest.raises(errors.RuntimeFailureError, match='no TFF worker at'):
-    local_worker.LocalWorker(binary).start()
+    local_worker.LocalWorker().start()
   binary.write_text('')
   with pytest.raises(errors.RuntimeFailureError, match='chmod'):
-    local_worker.LocalWorker(binary).start()
+    local_worker.LocalWorker().start()
 
 
-def test_binary_that_cannot_be_loaded_is_told(tmp_path):
-  binary = tmp_path / 'worker'
+def test_binary_that_cannot_be_loaded_is_told(binary):
   binary.write_bytes(b'\x7fELF not really')
   binary.chmod(0o755)
   with pytest.raises(errors.RuntimeFailureError, match='Exec format error'):
-    local_worker.LocalWorker(binary).start()
+    local_worker.LocalWorker().start()
 
 
 @pytest.mark.parametrize('signum', [signal.SIGKILL, signal.SIGTERM])
@@ -239,9 +244,12 @@ def test_ctrl_c_reaches_the_parent_first(start_parent):
 def test_ctrl_c_while_starting_leaves_nothing(start_parent, fake_worker):
   binary = fake_worker('echo started > "$0.pid"\nsleep 600\n')
   parent, _ = start_parent(f"""
+    import pathlib
     from tff_algos.runtimes.tff import local_worker
+    path = pathlib.Path({str(binary)!r})
+    local_worker.find_worker_binary = lambda: path
     print('worker 0', flush=True)
-    local_worker.LocalWorker({str(binary)!r}).start()
+    local_worker.LocalWorker().start()
   """)
   started = binary.with_suffix('.pid')
   patience.until(lambda: started.exists())
