@@ -12,6 +12,8 @@ edit it, and run it:
 docs/own_data.md has the whole path.
 """
 
+import shlex
+
 from absl import flags
 
 from binaries import command
@@ -34,8 +36,8 @@ def _main() -> None:
 
     given = {role: flag.value for role, flag in roles.items() if flag.value}
     words = [f'--{key}={value}' for key, value in given.items()]
-    line = ' '.join(
-      ['python -m binaries.inspect', f'--path={path.value}', *words]
+    line = shlex.join(
+      ['python', '-m', 'binaries.inspect', f'--path={path.value}', *words]
     )
     print(inspection.propose_file(path.value, line, given))
 

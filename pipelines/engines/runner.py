@@ -30,6 +30,7 @@ _LONG_NAMES = {'DaskRunner': 'apache_beam.runners.dask.dask_runner.DaskRunner'}
 # By default Beam makes one partition for 128 blocks, which leaves most workers
 # idle. Dask shuffles up to 32 partitions in one stage.
 _DASK_PARTITIONS = '--dask_npartitions=32'
+_FLAGS_OF_PARTITIONS = ('--dask_npartitions', '--dask_partition_size')
 # Exit codes of a process that was killed, ran out of memory or crashed: 128 +
 # the signal if /bin/sh waits for it (dash), minus the signal if the shell has
 # replaced itself by the process (bash).
@@ -295,7 +296,7 @@ def _runner_name(options: beam_options.PipelineOptions) -> str:
 
 def _parse(flags: Sequence[str]) -> beam_options.PipelineOptions:
   options = beam_options.PipelineOptions(list(flags))
-  is_chosen = any('partition' in flag for flag in flags)
+  is_chosen = any(flag.startswith(_FLAGS_OF_PARTITIONS) for flag in flags)
   if _runner_name(options).endswith('DaskRunner') and not is_chosen:
     return beam_options.PipelineOptions([*flags, _DASK_PARTITIONS])
   return options

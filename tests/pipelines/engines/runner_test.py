@@ -259,7 +259,9 @@ def test_flags_that_an_engine_refuses(flags, text):
   [
     ([], 32),
     (['--dask_npartitions=5'], 5),
+    (['--dask_npartitions', '5'], 5),
     (['--dask_partition_size=5'], None),
+    (['--temp_location=s3://bucket/partitions'], 32),
   ],
 )
 def test_dask_gets_partitions_enough_for_its_workers(flags, npartitions):
