@@ -3,20 +3,16 @@
 import numpy as np
 import pytest
 
-from tests.tff_algos.experiments import auditing_test
+from tests.testing import audited
 from tff_algos.algorithms.cmfl.audit import audit_log
-from tff_algos.experiments import experiment, training
-
-dataset = auditing_test.dataset
+from tff_algos.experiments import datasets, experiment, training
 
 
 @pytest.mark.slow
-def test_the_program_names_the_round_that_does_not_verify(
-  dataset, tmp_path, launcher
-):
+def test_the_program_names_the_round_that_does_not_verify(tmp_path, launcher):
   """One weight of one upload of round 3 is another, digest and all."""
-  (tmp_path / 'dataset').symlink_to(dataset)
-  config = experiment.parse(auditing_test.make_config())
+  config = experiment.parse(audited.make_config())
+  datasets.build(config.dataset, tmp_path)
   training.train(config, tmp_path)
   path = tmp_path / 'audit' / 'round_000003.npz'
   arrays = audit_log.read_arrays(tmp_path, 3)

@@ -10,6 +10,7 @@ def _export(launcher, run, *options):
   )
 
 
+@pytest.mark.verify
 def test_the_program_says_where(launcher, finished_run):
   program = _export(
     launcher,

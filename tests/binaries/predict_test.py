@@ -1,33 +1,35 @@
-"""`binaries.predict` as a process, asking a server in this one."""
+"""`binaries.predict` in this process, as is the server that it asks."""
 
 import http.server
+import io
 import json
-import os
-import pathlib
 import subprocess
 import sys
 import threading
 
 import numpy as np
 import pytest
+from absl import flags
+from absl.testing import flagsaver
 
 from binaries import predict as binary
-from tests.testing import certificates, exportable
+from tests.testing import certificates, exportable, programs
 from tff_algos.core import errors
 from tff_algos.serving import clients, models, server, server_config
 
-REPOSITORY = pathlib.Path(__file__).parents[2]
 
+@pytest.fixture(name='predict')
+def make_predict(capsys):
+  """Returns a function that runs the program, and returns what it prints."""
 
-def predict(*arguments, **options):
-  return subprocess.run(
-    [sys.executable, '-m', 'binaries.predict', *arguments],
-    cwd=REPOSITORY,
-    capture_output=True,
-    text=True,
-    timeout=120,
-    **options,
-  )
+  def predict(*arguments):
+    with flagsaver.flagsaver():
+      flags.FLAGS(['predict', *arguments])
+      binary._main()
+    return json.loads(capsys.readouterr().out)
+
+  yield predict
+  flags.FLAGS.unparse_flags()
 
 
 @pytest.fixture(name='store', scope='module')
@@ -44,43 +46,42 @@ def make_url(store):
     yield f'http://127.0.0.1:{ports.rest_api_port}/'
 
 
-def test_instances_from_a_flag_a_file_and_stdin(url, tmp_path):
+def test_instances_from_a_flag_a_file_and_stdin(
+  predict, url, tmp_path, monkeypatch
+):
   _, states = exportable.states(exportable.linear_model())
   expected = exportable.oracle_logits(
     states.personalized_weights, 0, np.float32([1, 2, 3, 4])
   )
   path = tmp_path / 'request.json'
   path.write_text('{"instances": [[1, 2, 3, 4]]}')
-  for arguments, stdin in (
-    (['--instances=[[1, 2, 3, 4]]', '--version=1'], None),
-    ([f'--request_file={path}'], None),
-    (['--request_file=-'], '[[1, 2, 3, 4]]'),
+  monkeypatch.setattr(sys, 'stdin', io.StringIO('[[1, 2, 3, 4]]'))
+  for arguments in (
+    ['--instances=[[1, 2, 3, 4]]', '--version=1'],
+    [f'--request_file={path}'],
+    ['--request_file=-'],
   ):
-    done = predict(f'--url={url}', '--model=anna', *arguments, input=stdin)
-    assert done.returncode == 0, done.stderr
-    (row,) = json.loads(done.stdout)['predictions']
+    answer = predict(f'--url={url}', '--model=anna', *arguments)
+    (row,) = answer['predictions']
     np.testing.assert_allclose(row['logits'], expected, rtol=1e-5)
 
 
-def test_a_proxy_of_the_environment_is_not_asked(url):
-  done = predict(
-    *(f'--url={url}', '--model=anna', '--instances=[[1, 2, 3, 4]]'),
-    env={**os.environ, 'http_proxy': 'http://127.0.0.1:1', 'no_proxy': ''},
-  )
-  assert done.returncode == 0, done.stderr
-  assert len(json.loads(done.stdout)['predictions']) == 1
+def test_a_proxy_of_the_environment_is_not_asked(predict, url, monkeypatch):
+  monkeypatch.setenv('http_proxy', 'http://127.0.0.1:1')
+  monkeypatch.setenv('no_proxy', '')
+  answer = predict(f'--url={url}', '--model=anna', '--instances=[[1, 2, 3, 4]]')
+  assert len(answer['predictions']) == 1
 
 
-def test_two_signatures_are_one_too_many(tmp_path):
+def test_two_signatures_are_one_too_many(predict, tmp_path):
   path = tmp_path / 'request.json'
   path.write_text('{"instances": [[1]], "signature_name": "a"}')
-  done = predict(f'--request_file={path}', '--signature=b')
-  assert done.returncode == 1
   words = "--signature=b is not the signature_name of the request, 'a'"
-  assert words in done.stderr.splitlines()[-1]
+  with pytest.raises(errors.UserError, match=words):
+    predict(f'--request_file={path}', '--signature=b')
 
 
-def test_token(tmp_path):
+def test_token(predict, tmp_path):
   """The server of this test sees the header alone."""
   seen = []
 
@@ -99,22 +100,22 @@ def test_token(tmp_path):
   with http.server.HTTPServer(('127.0.0.1', 0), Handler) as served:
     thread = threading.Thread(target=served.handle_request)
     thread.start()
-    done = predict(
+    predict(
       f'--url=http://127.0.0.1:{served.server_port}',
       *('--instances=[[1]]', f'--token_file={path}'),
     )
     thread.join()
-  assert done.returncode == 0, done.stderr
   assert seen == ['Bearer secret']
-  done = predict('--instances=[[1]]', '--token_file=/missing')
-  assert 'the token cannot be read' in done.stderr.splitlines()[-1]
+  with pytest.raises(errors.UserError, match='the token cannot be read'):
+    predict('--instances=[[1]]', '--token_file=/missing')
   path.write_text('secret\nother\n')
-  done = predict('--instances=[[1]]', f'--token_file={path}')
-  assert 'must have one token, without blanks; it has 2' in done.stderr
-  assert 'secret' not in done.stderr
+  words = 'must have one token, without blanks; it has 2'
+  with pytest.raises(errors.UserError, match=words) as caught:
+    predict('--instances=[[1]]', f'--token_file={path}')
+  assert 'secret' not in str(caught.value)
 
 
-def test_tls(store, tmp_path):
+def test_tls(predict, store, tmp_path):
   ca = certificates.Authority(tmp_path / 'ca')
   own, client = ca.issue_local('server'), ca.issue('client', 'anna')
   config = server_config.ServerConfig(
@@ -126,27 +127,25 @@ def test_tls(store, tmp_path):
   )
   with server.running(store, config) as ports:
     url = f'https://127.0.0.1:{ports.rest_api_port}'
-    done = predict(
+    answer = predict(
       *(f'--url={url}', '--model=anna', '--instances=[[1, 2, 3, 4]]'),
       *(f'--tls_ca={ca.path}', f'--tls_certificate={client.certificate}'),
       f'--tls_key={client.key}',
     )
-    assert done.returncode == 0, done.stderr
-    assert 'logits' in done.stdout
+    assert 'logits' in answer['predictions'][0]
     for files in ((), (ca.path,)):
       with pytest.raises(errors.UserError, match='does not answer'):
         asked = clients.Server(url, tls=clients.ClientTls(*files))
         binary.predict(asked, '/v1/models/anna:predict', {})
 
 
-def test_rows_of_raw_columns(url):
-  done = predict(
+def test_rows_of_raw_columns(predict, url):
+  answer = predict(
     f'--url={url}',
     '--model=personalized_models',
     '--instances=[{"client_id": "anna", "a": 1, "b": 2, "c": 3, "d": 4}]',
   )
-  assert done.returncode == 0, done.stderr
-  (row,) = json.loads(done.stdout)['predictions']
+  (row,) = answer['predictions']
   _, states = exportable.states(exportable.linear_model())
   expected = exportable.oracle_logits(
     states.personalized_weights, 0, np.float32([1, 2, 3, 4])
@@ -171,18 +170,25 @@ def test_signature_by_the_names_of_rows(content, name):
   assert binary._default_signature(content) == name
 
 
-def test_signature(url):
-  done = predict(
+def test_signature(predict, url):
+  answer = predict(
     f'--url={url}',
     '--signature=pick_cluster',
     '--instances=[{"x": [1, 2, 3, 4], "label": 1}]',
   )
-  (row,) = json.loads(done.stdout)['predictions']
+  (row,) = answer['predictions']
   assert len(row['mean_loss']) == exportable.NUM_CLUSTERS
 
 
 def test_refusal_is_one_line(url):
-  done = predict(f'--url={url}', '--model=nobody', '--instances=[[1]]')
+  arguments = (f'--url={url}', '--model=nobody', '--instances=[[1]]')
+  done = subprocess.run(
+    [sys.executable, '-m', 'binaries.predict', *arguments],
+    cwd=programs.ROOT,
+    capture_output=True,
+    text=True,
+    timeout=120,
+  )
   assert done.returncode == 1
   last = done.stderr.splitlines()[-1]
   assert 'answers 404: {"error":"unknown model \'nobody\'' in last
@@ -206,8 +212,7 @@ def test_refusal_is_one_line(url):
     (['--instances=[[1]]', '--url=http://a:85o1'], "as '85o1'"),
   ],
 )
-def test_mistakes_are_one_line(arguments, text):
-  done = predict(*arguments)
-  assert done.returncode == 1
-  assert text in done.stderr.splitlines()[-1]
-  assert 'Traceback' not in done.stderr
+def test_mistakes_are_user_errors(predict, arguments, text):
+  with pytest.raises(errors.UserError) as caught:
+    predict(*arguments)
+  assert text in str(caught.value)

@@ -9,7 +9,6 @@ import pytest
 
 from binaries import command, preprocess
 from pipelines import build_dataset
-from pipelines.publishing import staging
 from tests.testing import raw_data, s3_server
 from tff_algos.core import cache_folder, errors
 from tff_algos.stores import mirror
@@ -68,6 +67,7 @@ def test_line_if_there_is_nothing_to_do():
     (errors.NotApprovedError('worse'), 'not_approved'),
     (errors.RuntimeFailureError('a stage failed'), 'bad_input'),
     (errors.LostProcessError('killed'), 'infrastructure'),
+    (errors.InfrastructureError('no engine'), 'infrastructure'),
     (OSError(28, 'No space left on device', 'file'), 'infrastructure'),
   ],
 )
@@ -176,62 +176,27 @@ def test_mistake_is_one_line_and_nothing_is_left(
   assert not program.temporary_files()
 
 
-def test_scheduled_runs(launcher, tmp_path):
-  """Two dates, a rerun, a rerun by force, and only one version kept."""
+def test_scheduled_runs(launcher, digits_dataset, tmp_path):
+  """A rebuild by force, and a later date that keeps one version alone."""
+  shutil.copytree(digits_dataset, tmp_path, dirs_exist_ok=True)
+  before = raw_data.file_bytes(tmp_path)
+  first = (tmp_path / 'dataset' / 'CURRENT').read_text().strip()
 
   def run(*arguments):
     program = launcher.run(
-      'tests.testing.unrendered',
       'binaries.preprocess',
-      _DIGITS,
-      f'--workdir={tmp_path}',
+      *(_DIGITS, f'--workdir={tmp_path}', '--nocard'),
       *arguments,
     )
     assert program.returncode == 0, program.stderr
-    result = json.loads(program.stdout)
-    return result['status'], result['as_of'], result
+    return json.loads(program.stdout)
 
-  status, as_of, first = run('--as_of=2026-11-19')
-  assert (status, as_of) == ('built', '2026-11-19')
+  forced = run('--as_of=2026-11-19', '--force')
+  assert (forced['status'], forced['version']) == ('built', first)
+  assert forced['as_of'] == '2026-11-19'
+  found = raw_data.file_bytes(tmp_path)
+  assert {name: found[name] for name in before} == before
   other_data = '--config.dataset.seed=7'
-  status, _, second = run('--as_of=2026-11-20T00:00:00Z', other_data)
-  assert (status, second['as_of']) == ('built', '2026-11-20')
-  before = raw_data.file_bytes(tmp_path)
-  status, _, rerun = run('--as_of=2026-11-19')
-  assert (status, rerun['version']) == ('unchanged', first['version'])
-  assert (rerun['is_current'], second['is_current']) == (False, True)
-  status, _, forced = run('--as_of=2026-11-19', '--force')
-  assert (status, forced['version']) == ('built', first['version'])
-  assert raw_data.file_bytes(tmp_path) == before
-  _, _, last = run('--as_of=2026-11-20', other_data, '--keep_versions=1')
-  assert last['removed_versions'] == [first['version']]
-
-
-def test_second_run_is_told_to_come_later(launcher, tmp_path):
-  with staging.open_staging(tmp_path / 'dataset'):
-    program = launcher.run(
-      'binaries.preprocess', _DIGITS, f'--workdir={tmp_path}'
-    )
-  assert program.returncode == 75
-  (line,) = program.complaints
-  assert 'another run is writing to' in line
-  failure = json.loads(program.stdout)
-  assert failure['reason'] == 'infrastructure'
-  assert failure['error'] == 'WorkdirBusyError'
-  assert failure['exit_code'] == 75
-
-
-def test_engine_that_cannot_be_reached_is_tried_later(launcher, tmp_path):
-  program = launcher.run(
-    'binaries.preprocess',
-    _DIGITS,
-    f'--workdir={tmp_path}',
-    '--beam_options=--runner=PortableRunner --job_endpoint=127.0.0.1:1 '
-    '--job_server_timeout=1 --environment_type=EXTERNAL '
-    '--environment_config=127.0.0.1:1',
-  )
-  assert program.returncode == 75, program.stderr
-  failure = _parse(program.stdout.strip())
-  assert (failure['reason'], failure['exit_code']) == ('infrastructure', 75)
-  assert 'Traceback' not in program.stderr
-  assert not [path for path in tmp_path.rglob('*') if path.is_file()]
+  last = run('--as_of=2026-11-20T00:00:00Z', other_data, '--keep_versions=1')
+  assert (last['status'], last['as_of']) == ('built', '2026-11-20')
+  assert last['is_current'] and last['removed_versions'] == [first]

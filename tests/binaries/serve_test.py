@@ -102,28 +102,6 @@ def test_mistakes_are_one_line(launcher, arguments, text):
   assert 'Traceback' not in done.stderr
 
 
-def test_port_in_use_is_one_line(launcher, workdir):
-  with socket.create_server(('127.0.0.1', 0)) as other:
-    port = other.getsockname()[1]
-    done = launcher.run(
-      'binaries.serve',
-      *(f'--workdir={workdir}', f'--rest_api_port={port}', '--port=0'),
-    )
-  assert done.returncode == 1
-  last = done.said[-1]
-  assert f'port {port} on 127.0.0.1 is in use. Choose another with' in last
-
-
-def test_port_file_that_cannot_be_written(launcher, workdir):
-  done = launcher.run(
-    'binaries.serve',
-    *(f'--workdir={workdir}', '--rest_api_port=0', '--port=0'),
-    '--port_file=/missing/ports.json',
-  )
-  assert done.returncode == 1
-  assert 'cannot be written: No such file' in done.said[-1]
-
-
 def test_configuration_of_tensorflow_serving(launcher, workdir):
   program = launcher.run(
     'binaries.serve', f'--workdir={workdir}', '--print_tf_serving_config'

@@ -16,7 +16,6 @@ _SYNTHETIC = str(programs.ROOT / 'configs' / 'fed_soft' / 'synthetic.py')
 @pytest.mark.parametrize(
   ('argument', 'words'),
   [
-    ('--grid=algorithm.proximal_wait=1', 'proximal_wait'),
     ('--also=configs/no/such.py', "no file 'configs/no/such.py'"),
     ('--parallel=2 --dask=127.0.0.1:8786', 'exclude each other'),
     ('--dask=127.0.0.1', 'must be HOST:PORT'),
@@ -25,11 +24,6 @@ _SYNTHETIC = str(programs.ROOT / 'configs' / 'fed_soft' / 'synthetic.py')
     ('--search=optuna --ranges=a.json --also=:random', 'has no axes'),
     ('--search=optuna --ranges=a.json --choose=seed', 'Leave --choose out'),
     ('--search=optuna --ranges=a.json', '--ranges=a.json cannot be read'),
-    ('--search=optuna --ranges=a.json --metrics=cost/', '--metrics and'),
-    (
-      '--search=optuna --ranges=a.json --clock=training=1',
-      '--metrics and --clock',
-    ),
     ('--num_trials=3', '--num_trials=3 is the number of trials of a search'),
     ('--choose_by=unseen', '--choose_by=unseen is the criterion of --choose'),
     ('--config.seed=7', '--config.seed: --num_seeds sets the seeds'),

@@ -1,8 +1,11 @@
 """What every source promises, and what it does with damaged files."""
 
+import functools
 import json
+import os
 import pathlib
 import pickle
+import shutil
 import tempfile
 
 import hypothesis
@@ -32,10 +35,34 @@ from tff_algos.features import spec as spec_lib
 _SOURCES = sorted({*registry.SOURCES} - {'tfds'})
 
 
-def _sample(name, folder):
-  if name in raw_sources.GENERATORS:
-    return registry.create(name, raw_sources.GENERATORS[name], 0)
-  return registry.create(name, raw_sources.WRITERS[name](folder), 0)
+@pytest.fixture(name='written', scope='module')
+def make_written(tmp_path_factory):
+  """Source -> folder of its sample, not to change, and the options for it."""
+
+  @functools.cache
+  def write(name):
+    folder = tmp_path_factory.mktemp(name)
+    return folder, raw_sources.WRITERS[name](folder)
+
+  return write
+
+
+@pytest.fixture(name='sample', scope='module')
+def make_sample(written):
+  def sample(name):
+    if name in raw_sources.GENERATORS:
+      return registry.create(name, raw_sources.GENERATORS[name], 0)
+    return registry.create(name, written(name)[1], 0)
+
+  return sample
+
+
+def _moved(options, old, new):
+  """Returns the options of a sample for the same files in another folder."""
+  return {
+    key: value.replace(str(old), str(new)) if isinstance(value, str) else value
+    for key, value in options.items()
+  }
 
 
 def _read(source):
@@ -63,8 +90,8 @@ def _assert_equal(before, after):
 
 
 @pytest.mark.parametrize('name', _SOURCES)
-def test_samples_are_sound_and_always_the_same(name, tmp_path):
-  source = _sample(name, tmp_path)
+def test_samples_are_sound_and_always_the_same(name, sample):
+  source = sample(name)
   first, second = _read(source), _read(pickle.loads(pickle.dumps(source)))
   assert first.keys() == second.keys()
   assert first
@@ -126,10 +153,14 @@ def _spec_and_examples(source):
   return spec, _raw_columns(spec, stored), stored, schema
 
 
-@pytest.mark.parametrize('name', _SOURCES)
-def test_raw_rows_are_encoded_as_they_are_stored(name, tmp_path):
+@pytest.fixture(name='encoded', scope='module', params=_SOURCES)
+def make_encoded(request, sample):
+  return _spec_and_examples(sample(request.param))
+
+
+def test_raw_rows_are_encoded_as_they_are_stored(encoded):
   """The serving graph, a row at a time, has the bits of the dataset."""
-  spec, columns, stored, schema = _spec_and_examples(_sample(name, tmp_path))
+  spec, columns, stored, schema = encoded
   module = preprocessing.Preprocessing(spec)
   specs = module.column_specs()
   encode = tf.function(
@@ -145,9 +176,8 @@ def test_raw_rows_are_encoded_as_they_are_stored(name, tmp_path):
     np.testing.assert_array_equal(found[0], _decoded(schema, expected))
 
 
-@pytest.mark.parametrize('name', _SOURCES)
-def test_a_made_up_row_can_be_exported(name, tmp_path):
-  spec, *_ = _spec_and_examples(_sample(name, tmp_path))
+def test_a_made_up_row_can_be_exported(encoded):
+  spec, *_ = encoded
   row = raw_inputs.example_columns(spec)
   found = raw_inputs.RawInputs(spec).model_input(
     {column: tf.constant(value) for column, value in row.items()}
@@ -166,8 +196,8 @@ def _decoded(schema, stored):
 
 
 @pytest.mark.parametrize('name', _SOURCES)
-def test_distributions_are_those_that_the_source_names(name, tmp_path):
-  source = _sample(name, tmp_path)
+def test_distributions_are_those_that_the_source_names(name, sample):
+  source = sample(name)
   names = source.native_source_names()
   native = np.concatenate([s.native_source for s, _ in _read(source).values()])
   if names is None:
@@ -177,10 +207,13 @@ def test_distributions_are_those_that_the_source_names(name, tmp_path):
 
 
 @pytest.mark.parametrize('name', _SOURCES)
-def test_what_the_manifest_records_is_json_without_the_folder(name, tmp_path):
-  source = _sample(name, tmp_path)
+def test_what_the_manifest_records_is_json_without_the_folder(
+  name, sample, tmp_path_factory
+):
+  source = sample(name)
   recorded = (source.recipe(), source.checksums(), source.facts())
-  assert str(tmp_path) not in json.dumps(recorded, allow_nan=False)
+  folders = str(tmp_path_factory.getbasetemp())
+  assert folders not in json.dumps(recorded, allow_nan=False)
   assert all(len(checksum) == 64 for checksum in source.checksums().values())
 
 
@@ -190,7 +223,7 @@ def _files(folder):
 
 @pytest.mark.parametrize('name', sorted(raw_sources.WRITERS))
 def test_checksums_see_every_file(name, tmp_path):
-  source = _sample(name, tmp_path)
+  source = registry.create(name, raw_sources.WRITERS[name](tmp_path), 0)
   before = source.checksums()
   for path in _files(tmp_path):
     content = path.read_bytes()
@@ -203,16 +236,9 @@ def test_checksums_see_every_file(name, tmp_path):
 
 
 @pytest.mark.parametrize('name', sorted(raw_sources.WRITERS))
-def test_missing_files_are_one_clear_error(name, tmp_path):
-  full, empty = tmp_path / 'full', tmp_path / 'empty'
-  full.mkdir()
-  empty.mkdir()
-  options = {
-    key: value.replace(str(full), str(empty))
-    if isinstance(value, str)
-    else value
-    for key, value in raw_sources.WRITERS[name](full).items()
-  }
+def test_missing_files_are_one_clear_error(name, written, tmp_path):
+  folder, options = written(name)
+  options = _moved(options, folder, tmp_path)
   with pytest.raises(errors.DataError, match='no raw data'):
     registry.create(name, options, 0).blocks()
 
@@ -289,13 +315,21 @@ def _damage(data, content):
 @pytest.mark.parametrize('name', sorted(raw_sources.WRITERS))
 @hypothesis.settings(max_examples=60)
 @hypothesis.given(data=st.data())
-def test_damaged_files_are_user_errors_or_sound_or_dead(name, data):
-  """Whatever happens to a file, nothing but a `UserError` may come out."""
-  with tempfile.TemporaryDirectory() as folder:
-    folder = pathlib.Path(folder)
-    source = _sample(name, folder)
+def test_damaged_files_are_user_errors_or_sound_or_dead(name, written, data):
+  """Whatever happens to a file, nothing but a `UserError` may come out.
+
+  Sources remember what they read and map files into memory, so none is written
+  to: each example has its own links to the files.
+  """
+  sound_folder, options = written(name)
+  with tempfile.TemporaryDirectory() as made:
+    folder = pathlib.Path(made) / 'damaged'
+    shutil.copytree(sound_folder, folder, copy_function=os.link)
+    source = registry.create(name, _moved(options, sound_folder, folder), 0)
     path = data.draw(st.sampled_from(_files(folder)))
-    path.write_bytes(_damage(data, path.read_bytes()))
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes(_damage(data, content))
     try:
       source.checksums()
       source.facts()
@@ -374,7 +408,7 @@ def test_odd_client_ids_are_read_back(tmp_path):
   rows = ['a,b,y,who']
   for i in range(80):
     quoted = ids[i % 4].replace('"', '""')
-    rows.append(f'{i},{i / 7},no,"{quoted}"')
+    rows.append(f'{i},{i / 7},{("no", "yes")[i // 4 % 2]},"{quoted}"')
   (tmp_path / 'table.csv').write_text('\n'.join(rows))
   config = raw_data.csv_config(
     tmp_path, partition={'law': 'natural'}, max_dead_letter_fraction=0.25

@@ -132,6 +132,24 @@ do kill -0 $server; sleep 0.2; done
 """
 
 
+# A command ends with the first line that makes it a whole one; it is read as the
+# body of a function, which nobody calls.
+_SPLIT = r"""
+while IFS= read -r line; do
+  open+=$line
+  if [[ $line != *\\ ]] && eval "f() { :
+$open
+}" 2> /dev/null; then
+    printf '%s\0' "$open"
+    open=
+  else
+    open+=$'\n'
+  fi
+done
+printf '%s' "$open"
+"""
+
+
 def _commands(page: str) -> list[str]:
   """Returns the commands of a page, each with the lines that belong to it."""
   text = (programs.ROOT / page).read_text()
@@ -140,21 +158,18 @@ def _commands(page: str) -> list[str]:
     for language, block in _FENCED.findall(text)
     if not language and _COMMAND.search(block)
   ]
-  lines = ''.join(blocks).splitlines()
-  commands, open_lines = [], []
-  for line in lines:
-    open_lines.append(line)
-    command = '\n'.join(open_lines)
-    if not line.endswith('\\') and _is_whole(command):
-      commands.append(command)
-      open_lines = []
-  assert not open_lines, f'{page}: {open_lines}'
+  if not blocks:
+    return _INDENTED.findall(_FENCED.sub('', text))
+  found = subprocess.run(
+    ['bash', '-c', _SPLIT],
+    input=''.join(blocks),
+    check=True,
+    stdout=subprocess.PIPE,
+    text=True,
+  )
+  *commands, left = found.stdout.split('\0')
+  assert not left, f'{page}: {left}'
   return commands + _INDENTED.findall(_FENCED.sub('', text))
-
-
-def _is_whole(command: str) -> bool:
-  checked = subprocess.run(['bash', '-n', '-c', command], capture_output=True)
-  return not checked.returncode and b'unexpected' not in checked.stderr
 
 
 _COMMANDS = {page: commands for page in _PAGES if (commands := _commands(page))}

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import fnmatch
+import functools
 import json
 import pathlib
 import shutil
@@ -23,8 +24,14 @@ _STORED = [one for one in _EXPERIMENTS.values() if one.record.is_file()]
 
 @pytest.fixture(name='plugins', scope='module', autouse=True)
 def _plugins():
-  """Keeps the plug-ins of experiments out of other tests."""
-  with registries.kept():
+  """Keeps the plug-ins of experiments out of other tests.
+
+  A sweep is expanded once, whoever asks.
+  """
+  original = pages.expand
+  cached = functools.cache(lambda *arguments: original(arguments))
+  with registries.kept(), pytest.MonkeyPatch.context() as patched:
+    patched.setattr(pages, 'expand', lambda arguments: cached(*arguments))
     yield
 
 

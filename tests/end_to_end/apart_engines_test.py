@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,9 +14,9 @@ import psutil
 import pytest
 
 from pipelines import build_dataset
-from pipelines.scoring import batch_inference, model_choice
 from pipelines.sources import base
 from tests.testing import (
+  mounts,
   patience,
   published,
   raw_data,
@@ -29,19 +28,6 @@ from tff_algos.core import cache_folder
 from tff_algos.stores import objects as objects_lib
 
 _HIDE = 'mount -t tmpfs tmpfs "$0" && exec "$@"'
-
-
-def _cannot_hide():
-  command = ['unshare', '-m', 'true']
-  return not shutil.which('unshare') or subprocess.call(
-    command, stderr=subprocess.DEVNULL
-  )
-
-
-pytestmark = [
-  pytest.mark.verify,
-  pytest.mark.skipif(_cannot_hide(), reason='needs unshare and its privileges'),
-]
 
 
 @contextlib.contextmanager
@@ -70,9 +56,11 @@ def _cluster(
       worker.wait(60)
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize('num_workers', [2, 4])
 def test_builds_and_predictions(s3, num_workers, tmp_path, monkeypatch):
   """One worker is killed while it writes a shard of each."""
+  mounts.need('-m')
   hidden, seen = tmp_path / 'hidden', tmp_path / 'seen'
   seen.mkdir()
   monkeypatch.setenv(cache_folder.VARIABLE, str(hidden / 'cache'))
@@ -81,7 +69,7 @@ def test_builds_and_predictions(s3, num_workers, tmp_path, monkeypatch):
   raw_tables.write(hidden, raw_tables.rows())
   config = raw_tables.config(hidden, num_shards=3)
   build_dataset.build(config, hidden / 'here')
-  _score(workdir, hidden / 'scored_here')
+  scoring.score(workdir, hidden / 'scored_here')
   place = objects_lib.Objects(f's3://{s3_server.BUCKET}/apart_{num_workers}')
   place.upload(hidden / 'table.csv', 'raw/table.csv')
   published.publish(workdir, f'{place.address}/run')
@@ -112,7 +100,12 @@ def test_builds_and_predictions(s3, num_workers, tmp_path, monkeypatch):
       build_dataset.build(config, hidden / 'there', flags)
       patience.until(lambda: len(cluster.scheduler.workers) == num_workers)
       armed = ['score']
-      _score(workdir, hidden / 'scored_there', flags, f'{place.address}/run')
+      scoring.score(
+        workdir,
+        hidden / 'scored_there',
+        dataset=f'{place.address}/run',
+        beam_options=flags,
+      )
     finally:
       s3.fault = lambda method, path: None
   for name in ('{}', 'scored_{}'):
@@ -124,13 +117,3 @@ def test_builds_and_predictions(s3, num_workers, tmp_path, monkeypatch):
   assert len(killed) == 2
   assert not place.list('tmp')
   assert not [pid for pid in killed if psutil.pid_exists(pid)]
-
-
-def _score(workdir, output, flags=(), dataset=None):
-  batch_inference.score(
-    dataset or workdir / 'dataset',
-    workdir / 'export',
-    output,
-    model_choice.ScoringConfig(),
-    pipeline_options=flags,
-  )

@@ -19,40 +19,44 @@ _TWO_PROCESSES = (
 )
 
 
-def test_bytes_do_not_depend_on_the_blocks(tmp_path, monkeypatch):
-  config = raw_data.digits_config()
-  build_dataset.build(config, tmp_path / 'one')
+@pytest.fixture(scope='module')
+def small(tmp_path_factory):
+  """Returns the files of a small dataset that this process makes."""
+  folder = tmp_path_factory.mktemp('small')
+  build_dataset.build(raw_data.digits_config(), folder)
+  return raw_data.file_bytes(folder)
+
+
+@pytest.fixture(scope='module')
+def expected(tmp_path_factory):
+  """Returns the files of the large dataset that this process makes."""
+  folder = tmp_path_factory.mktemp('expected')
+  build_dataset.build(_large_config(), folder)
+  return raw_data.file_bytes(folder)
+
+
+def test_bytes_do_not_depend_on_the_blocks(tmp_path, monkeypatch, small):
   monkeypatch.setattr(base, 'BLOCK_SIZE', 97)
-  build_dataset.build(config, tmp_path / 'many')
-  assert raw_data.file_bytes(tmp_path / 'one') == raw_data.file_bytes(
-    tmp_path / 'many'
-  )
+  build_dataset.build(raw_data.digits_config(), tmp_path)
+  assert raw_data.file_bytes(tmp_path) == small
 
 
-def test_bytes_do_not_depend_on_threads(tmp_path, monkeypatch):
+def test_bytes_do_not_depend_on_threads(tmp_path, monkeypatch, small):
   monkeypatch.setattr(base, 'BLOCK_SIZE', 200)
-  config = raw_data.digits_config()
-  build_dataset.build(config, tmp_path / 'one')
   build_dataset.build(
-    config,
-    tmp_path / 'two',
+    raw_data.digits_config(),
+    tmp_path,
     ['--direct_num_workers=2', '--direct_running_mode=multi_threading'],
   )
-  assert raw_data.file_bytes(tmp_path / 'one') == raw_data.file_bytes(
-    tmp_path / 'two'
-  )
+  assert raw_data.file_bytes(tmp_path) == small
 
 
 @pytest.mark.verify
-def test_bytes_do_not_depend_on_processes(tmp_path):
+def test_bytes_do_not_depend_on_processes(tmp_path, expected):
   before = psutil.Process().children(recursive=True)
   # More examples than one block holds, so that both processes have work.
-  config = _large_config()
-  build_dataset.build(config, tmp_path / 'one')
-  build_dataset.build(config, tmp_path / 'two', _TWO_PROCESSES)
-  assert raw_data.file_bytes(tmp_path / 'one') == raw_data.file_bytes(
-    tmp_path / 'two'
-  )
+  build_dataset.build(_large_config(), tmp_path, _TWO_PROCESSES)
+  assert raw_data.file_bytes(tmp_path) == expected
   assert psutil.Process().children(recursive=True) == before
 
 
@@ -71,14 +75,6 @@ def cluster(tmp_path_factory):
       dashboard_address=None,
     ) as cluster:
       yield cluster
-
-
-@pytest.fixture(scope='module')
-def expected(tmp_path_factory):
-  """Returns the files of the dataset that this process makes."""
-  folder = tmp_path_factory.mktemp('expected')
-  build_dataset.build(_large_config(), folder)
-  return raw_data.file_bytes(folder)
 
 
 def _build_on(cluster, folder, *flags):

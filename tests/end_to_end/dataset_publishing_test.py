@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -14,7 +13,7 @@ import pytest
 from pipelines import build_dataset
 from pipelines.publishing import staging as staging_lib
 from pipelines.publishing import versions
-from tests.testing import programs, raw_data
+from tests.testing import mounts, programs, raw_data
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 
@@ -78,18 +77,9 @@ _ON_A_SMALL_DISK = textwrap.dedent("""
 """)
 
 
-def _may_mount():
-  command = ['unshare', '-rm', 'true']
-  return shutil.which('unshare') and not subprocess.call(
-    command, stderr=subprocess.DEVNULL
-  )
-
-
 @pytest.mark.verify
-@pytest.mark.skipif(
-  not _may_mount(), reason='no small disk: this user may not mount one'
-)
 def test_real_disk_that_fills_up(tmp_path):
+  mounts.need('-rm')
   mount = 'mount -t tmpfs -o size=8m tmpfs "$1" && exec "$0" -c "$2" "$1"'
   program = subprocess.run(
     [

@@ -9,20 +9,13 @@ import pytest
 
 from pipelines import statistics
 from pipelines.publishing import staging
-from pipelines.scoring import batch_inference, model_choice
 from tests.testing import published, raw_data, s3_server, scoring
 from tff_algos.core import cache_folder
 from tff_algos.data import integrity
 
 
 def _score(workdir, output, beam_options=(), dataset=None):
-  batch_inference.score(
-    dataset or workdir / 'dataset',
-    workdir / 'export',
-    output,
-    model_choice.ScoringConfig(),
-    pipeline_options=beam_options,
-  )
+  scoring.score(workdir, output, dataset=dataset, beam_options=beam_options)
   return raw_data.file_bytes(output)
 
 

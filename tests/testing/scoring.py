@@ -1,10 +1,13 @@
 """A dataset whose clients `exportable`'s models know, and some they do not."""
 
 import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from pipelines import build_dataset, options
+from pipelines.scoring import batch_inference, model_choice
 from tests.testing import exportable, raw_data
 from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
@@ -79,3 +82,26 @@ def write_regression_workdir(folder: pathlib.Path) -> pathlib.Path:
     exportable.linear_model(model_lib.REGRESSION),
   )
   return folder
+
+
+def score(
+  workdir: pathlib.Path,
+  output: pathlib.Path,
+  *,
+  dataset: str | pathlib.Path | None = None,
+  assignments: Mapping[str, int] | None = None,
+  beam_options: Sequence[str] = (),
+  **choices: Any,
+) -> batch_inference.ScoreResult:
+  """Scores a workdir's dataset, or another one, by the workdir's models.
+
+  Choices are those of `ScoringConfig`.
+  """
+  return batch_inference.score(
+    dataset or workdir / 'dataset',
+    workdir / 'export',
+    output,
+    model_choice.ScoringConfig(**choices),
+    assignments=assignments,
+    pipeline_options=beam_options,
+  )

@@ -94,6 +94,7 @@ def test_files_with_shared_fixtures_are_one_group():
   assert groups == ['a_test.py', *[suite._SHARED] * 3]
 
 
+@pytest.mark.verify
 def test_a_file_stays_in_one_process(tmp_path):
   """With pytest-xdist itself, whose processes know of it by another option."""
   for name in 'abcd':

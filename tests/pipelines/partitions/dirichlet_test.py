@@ -37,7 +37,6 @@ def test_cifar_over_100_clients(concentration):
   quotas = apportion.apportion(divided.shares, counts)
   assert quotas.sum() == 50_000
   assert quotas.sum(axis=1).min() >= 10
-  assert divided.facts['num_draws'] >= 1
 
 
 @pytest.mark.parametrize('concentration', [0.1, 1.0])

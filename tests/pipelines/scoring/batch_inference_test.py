@@ -1,5 +1,6 @@
 """Scored datasets against NumPy, whatever Beam runs it on."""
 
+import contextlib
 import shutil
 
 import numpy as np
@@ -25,30 +26,27 @@ def make_workdir(tmp_path_factory):
   return scoring.write_workdir(tmp_path_factory.mktemp('run'))
 
 
-def _score(
-  workdir,
-  output,
-  *,
-  dataset=None,
-  assignments=None,
-  beam_options=(),
-  **options,
-):
-  return batch_inference.score(
-    dataset or workdir / 'dataset',
-    workdir / 'export',
-    output,
-    model_choice.ScoringConfig(**options),
-    assignments=assignments,
-    pipeline_options=beam_options,
-  )
+@pytest.fixture(name='finished', scope='module')
+def make_finished(workdir, tmp_path_factory):
+  """Predictions with default options: folder, result, and Beam's pipelines."""
+  folder = tmp_path_factory.mktemp('scored')
+  original, pipelines = batch_inference.runner.run_pipeline, []
+
+  @contextlib.contextmanager
+  def run_pipeline(flags):
+    with original(flags) as pipeline:
+      pipelines.append(pipeline)
+      yield pipeline
+
+  with pytest.MonkeyPatch.context() as patched:
+    patched.setattr(batch_inference.runner, 'run_pipeline', run_pipeline)
+    return folder, scoring.score(workdir, folder), pipelines
 
 
 @pytest.fixture(name='scored', scope='module')
-def make_scored(workdir, tmp_path_factory):
-  """Predictions with default options, for all tests to read."""
-  folder = tmp_path_factory.mktemp('scored')
-  return folder, _score(workdir, folder)
+def make_scored(finished):
+  """The folder and the result of these, for all tests to read."""
+  return finished[:2]
 
 
 @pytest.fixture(name='copy')
@@ -103,7 +101,7 @@ def _check(rows, examples, probabilities):
 
 
 def test_every_client_is_scored_by_its_model(workdir, tmp_path):
-  result = _score(workdir, tmp_path, assignments={'finn': 1, 'anna': 1})
+  result = scoring.score(workdir, tmp_path, assignments={'finn': 1, 'anna': 1})
   rows = _rows(result)
   with dataset_lib.FederatedDataset.open(workdir / 'dataset') as dataset:
     assert set(rows) == set(scoring.CLIENT_IDS)
@@ -145,7 +143,7 @@ def test_every_client_is_scored_by_its_model(workdir, tmp_path):
 
 def test_unlabelled_clients_are_scored(workdir, tmp_path):
   unlabelled = ('anna', 'eve')
-  result = _score(
+  result = scoring.score(
     workdir,
     tmp_path / 'out',
     dataset=scoring.build_dataset_of_known_clients(tmp_path, unlabelled),
@@ -165,7 +163,7 @@ def test_unlabelled_clients_are_scored(workdir, tmp_path):
 
 
 def test_one_cluster_for_all(workdir, tmp_path):
-  result = _score(
+  result = scoring.score(
     workdir,
     tmp_path,
     personalized=False,
@@ -182,7 +180,9 @@ def test_one_cluster_for_all(workdir, tmp_path):
 
 def test_regression(tmp_path):
   workdir = scoring.write_regression_workdir(tmp_path / 'run')
-  result = _score(workdir, tmp_path / 'out', personalized=False, group='unseen')
+  result = scoring.score(
+    workdir, tmp_path / 'out', personalized=False, group='unseen'
+  )
   server_state, _ = _states(model_lib.REGRESSION)
   errors_squared = []
   with dataset_lib.FederatedDataset.open(workdir / 'dataset') as dataset:
@@ -215,7 +215,7 @@ def test_workers_change_no_byte(workdir, scored, tmp_path, num_workers, mode):
     f'--direct_num_workers={num_workers}',
     f'--direct_running_mode={mode}',
   ]
-  _score(workdir, tmp_path, beam_options=options)
+  scoring.score(workdir, tmp_path, beam_options=options)
   one, two = raw_data.file_bytes(scored[0]), raw_data.file_bytes(tmp_path)
   assert one == two
   assert len(one) == 3 + 2  # Three shards, what they say, CURRENT.
@@ -224,9 +224,9 @@ def test_workers_change_no_byte(workdir, scored, tmp_path, num_workers, mode):
 def test_nothing_is_scored_twice(workdir, scored, copy, monkeypatch):
   _, first = scored
   before = raw_data.file_bytes(copy)
-  other = _score(workdir, copy, split='train', otherwise='cluster_0')
+  other = scoring.score(workdir, copy, split='train', otherwise='cluster_0')
   monkeypatch.setattr(batch_inference, '_run', None)  # Must not be called.
-  again = _score(workdir, copy)
+  again = scoring.score(workdir, copy)
   assert (first.reused, other.reused, again.reused) == (False, False, True)
   assert again.folder.name == first.folder.name != other.folder.name
   assert again.manifest == first.manifest
@@ -239,7 +239,7 @@ def test_damaged_predictions_are_made_again(workdir, copy):
   before = raw_data.file_bytes(copy)
   (path,) = copy.glob(f'versions/*/{predictions.MANIFEST}')
   path.write_text('{}')
-  assert not _score(workdir, copy).reused
+  assert not scoring.score(workdir, copy).reused
   assert raw_data.file_bytes(copy) == before
 
 
@@ -247,7 +247,7 @@ def test_new_models_give_new_predictions(workdir, scored, copy, tmp_path):
   new = shutil.copytree(workdir, tmp_path / 'run')
   bundles = new / 'export' / 'cluster_models'
   shutil.copytree(bundles / '1', bundles / '2')
-  second = _score(new, copy)
+  second = scoring.score(new, copy)
   assert not second.reused
   assert second.folder.name != scored[1].folder.name
   assert second.manifest['models']['cluster']['version'] == 2
@@ -262,33 +262,16 @@ def test_failure_leaves_what_was_published(workdir, copy, monkeypatch):
 
   monkeypatch.setattr(predictions.WriteShard, 'process', crash)
   with pytest.raises(RuntimeError, match='power cut'):
-    _score(workdir, copy, otherwise='cluster_0')
+    scoring.score(workdir, copy, otherwise='cluster_0')
   assert raw_data.file_bytes(copy) == before
   assert not list(copy.glob('.staging-*'))
 
 
-def test_counters_of_beam(workdir, tmp_path, monkeypatch):
-  pipelines = []
-  original = batch_inference.runner.run_pipeline
-
-  def run_pipeline(flags):
-    manager = original(flags)
-
-    class Kept:
-      def __enter__(self):
-        pipelines.append(manager.__enter__())
-        return pipelines[0]
-
-      def __exit__(self, *exception):
-        return manager.__exit__(*exception)
-
-    return Kept()
-
-  monkeypatch.setattr(batch_inference.runner, 'run_pipeline', run_pipeline)
-  result = _score(workdir, tmp_path)
+def test_counters_of_beam(finished):
+  _, result, (pipeline, *_) = finished
   found = {
     counter.key.metric.name: counter.committed
-    for counter in pipelines[0].result.metrics().query()['counters']
+    for counter in pipeline.result.metrics().query()['counters']
     if counter.key.metric.namespace == 'batch_inference'
   }
   counts = result.manifest['counts']
@@ -309,13 +292,13 @@ def test_counters_of_beam(workdir, tmp_path, monkeypatch):
 )
 def test_clients_without_a_model(workdir, tmp_path, options, words):
   with pytest.raises(errors.DataError, match=words):
-    _score(workdir, tmp_path / 'out', **options)
+    scoring.score(workdir, tmp_path / 'out', **options)
   assert not (tmp_path / 'out').exists()
 
 
 def test_output_may_not_be_the_dataset(workdir):
   with pytest.raises(errors.ConfigError, match='into the dataset itself'):
-    _score(workdir, workdir / 'dataset')
+    scoring.score(workdir, workdir / 'dataset')
 
 
 @pytest.mark.parametrize(
@@ -329,7 +312,7 @@ def test_nothing_to_score(workdir, copy, options, words):
   """What was scored before stays current."""
   before = raw_data.file_bytes(copy)
   with pytest.raises(errors.DataError, match=f'no client of {words} to score'):
-    _score(workdir, copy, **options)
+    scoring.score(workdir, copy, **options)
   assert raw_data.file_bytes(copy) == before
 
 
@@ -351,7 +334,7 @@ def test_several_labels_of_an_example_are_refused(tmp_path):
   )
   build_dataset.build(config, tmp_path / 'dataset')
   with pytest.raises(errors.ConfigError, match='a label at each of 3 places'):
-    _score(tmp_path, tmp_path / 'out')
+    scoring.score(tmp_path, tmp_path / 'out')
 
 
 def test_an_engine_that_loses_clients_is_found_out(
@@ -365,7 +348,7 @@ def test_an_engine_that_loses_clients_is_found_out(
 
   monkeypatch.setattr(batch_inference.CollectAnswers, 'process', lose)
   with pytest.raises(errors.InfrastructureError, match='lost clients: 4 of 5'):
-    _score(workdir, tmp_path)
+    scoring.score(workdir, tmp_path)
   assert not list(tmp_path.iterdir())
 
 
@@ -393,9 +376,9 @@ def test_workers_that_hand_over_in_a_store_read_the_dataset_there(
   place = objects_lib.Objects('memory://batch_inference_test')
   flags = [f'--temp_location={place.address}/tmp']
   with pytest.raises(errors.ConfigError, match='do not see .*give the address'):
-    _score(workdir, tmp_path / 'refused', beam_options=flags)
+    scoring.score(workdir, tmp_path / 'refused', beam_options=flags)
   publishing.publish(workdir, f'{place.address}/run')
-  _score(
+  scoring.score(
     workdir,
     tmp_path / 'there',
     dataset=f'{place.address}/run',

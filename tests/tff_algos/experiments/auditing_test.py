@@ -4,27 +4,18 @@ from unittest import mock
 
 import pytest
 
-from configs.cmfl import regressions
 from configs.fed_soft import digits
+from tests.testing import audited
 from tff_algos.algorithms.cmfl.audit import audit_log, verification
 from tff_algos.core import errors
 from tff_algos.experiments import auditing, datasets, experiment, training
 from tff_algos.training import metrics_log
 
 
-def make_config(**algorithm):
-  values = regressions.get_config('smoke')
-  values.runtime.name = 'debug'
-  values.training.update({'num_rounds': 4, 'checkpoint_interval': 2})
-  values.training.evaluation_interval = 4
-  values.algorithm.update({'audit': 'uploads', **algorithm})
-  return values
-
-
 @pytest.fixture(scope='module')
 def dataset(tmp_path_factory):
   folder = tmp_path_factory.mktemp('regressions')
-  datasets.build(experiment.parse(make_config()).dataset, folder)
+  datasets.build(experiment.parse(audited.make_config()).dataset, folder)
   return folder / 'dataset'
 
 
@@ -48,7 +39,7 @@ def test_a_training_that_is_stopped_logs_every_round_once(
   The other log, of digests alone, has the same lines and no uploads.
   """
   whole, stopped = tmp_path / 'whole', tmp_path / 'stopped'
-  _train(make_config(audit='digests'), dataset, whole)
+  _train(audited.make_config(audit='digests'), dataset, whole)
   record = metrics_log.MetricsLog.record
 
   def stop(self, round_num, *rest):
@@ -58,17 +49,17 @@ def test_a_training_that_is_stopped_logs_every_round_once(
 
   monkeypatch.setattr(metrics_log.MetricsLog, 'record', stop)
   with pytest.raises(RuntimeError, match='killed'):
-    _train(make_config(), dataset, stopped)
+    _train(audited.make_config(), dataset, stopped)
   assert [one['round'] for one, _ in audit_log.read(stopped)] == [1, 2, 3]
   monkeypatch.setattr(metrics_log.MetricsLog, 'record', record)
-  _train(make_config(), dataset, stopped)
+  _train(audited.make_config(), dataset, stopped)
   assert _files(stopped)['log.jsonl'] == _files(whole)['log.jsonl']
   assert [one['round'] for one, _ in audit_log.read(whole)] == [1, 2, 3, 4]
   assert (len(_files(whole)), len(_files(stopped))) == (1, 5)
 
 
 def test_no_log_is_kept_unless_asked(tmp_path):
-  config = experiment.parse(make_config(audit='none'))
+  config = experiment.parse(audited.make_config(audit='none'))
   ours = object(), object()
   assert auditing.attend(config, tmp_path, *ours) == ours
 
@@ -102,7 +93,7 @@ def _fall(values):
   ],
 )
 def test_honest_logs_verify(dataset, tmp_path, change, algorithm):
-  values = make_config(**algorithm)
+  values = audited.make_config(**algorithm)
   change(values)
   _train(values, dataset, tmp_path)
   verdicts = auditing.verify(experiment.parse(values), tmp_path)
@@ -116,7 +107,7 @@ def test_honest_logs_verify(dataset, tmp_path, change, algorithm):
 def test_the_log_of_a_continued_run_verifies_with_a_schedule_of_its_own(
   dataset, tmp_path
 ):
-  values = make_config(upload='update')
+  values = audited.make_config(upload='update')
   _fall(values)
   values.training.num_rounds = 3
   values.continuation.schedule = 'anew'

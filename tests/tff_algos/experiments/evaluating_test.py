@@ -55,7 +55,6 @@ def test_summary_agrees_with_the_training_log(evaluated):
   for source, best in summary['best_clusters'].items():
     name = f'held_out/{source}/cluster_{best["cluster_id"]}/accuracy'
     assert best['accuracy'] == summary['last'][name]
-  assert summary['settled_round'] in (None, 0, 1, 2)
   version = (folder / 'dataset' / 'CURRENT').read_text().strip()
   assert summary['dataset_version'] == version
   assert not list(folder.rglob('*writing*'))

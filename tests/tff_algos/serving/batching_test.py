@@ -11,7 +11,6 @@ from tff_algos.serving import (
   access,
   batching,
   examples,
-  models,
   served_model,
   server_config,
 )
@@ -21,11 +20,6 @@ X = exportable.sample_inputs(40)
 B_2 = access.Caller(client_id='b/2')
 # Of the largest output: a product of more rows may be summed in another order.
 TOLERANCE = 1e-6
-
-
-@pytest.fixture(name='store', scope='module')
-def make_store(export_folder):
-  return models.ModelStore(export_folder)
 
 
 @pytest.fixture(name='runs')
@@ -70,10 +64,10 @@ def check_as_alone(questions, answers):
         np.testing.assert_array_equal(outputs[name], expected)
 
 
-def test_answers_are_those_of_each_alone(store, runs):
+def test_answers_are_those_of_each_alone(full_store, runs):
   clusters, clients = (
-    store.get('cluster_models'),
-    store.get('personalized_models'),
+    full_store.get('cluster_models'),
+    full_store.get('personalized_models'),
   )
   ids = np.array(exportable.CLIENT_IDS, object)
   shares = np.float32([[0.25, 0.75]])
@@ -97,7 +91,7 @@ def test_answers_are_those_of_each_alone(store, runs):
   check_as_alone(questions, answers)
 
 
-def test_examples_are_joined(store, runs):
+def test_examples_are_joined(full_store, runs):
   listed = examples.from_json(
     {
       'examples': [
@@ -108,7 +102,7 @@ def test_examples_are_joined(store, runs):
     numbers='abcd',
     config=server_config.ServerConfig(),
   )
-  model = store.get('personalized_models')
+  model = full_store.get('personalized_models')
   questions = [
     ask(model, 'classify', inputs=np.array([one.SerializeToString()], object))
     for one in listed
@@ -118,10 +112,10 @@ def test_examples_are_joined(store, runs):
   check_as_alone(questions, answers)
 
 
-def test_each_sees_its_own_mistake_alone(store, runs):
+def test_each_sees_its_own_mistake_alone(full_store, runs):
   clusters, clients = (
-    store.get('cluster_models'),
-    store.get('personalized_models'),
+    full_store.get('cluster_models'),
+    full_store.get('personalized_models'),
   )
   good = [
     ask(clusters, x=X[:2], cluster_id=np.int32([0, 1])),
@@ -133,7 +127,7 @@ def test_each_sees_its_own_mistake_alone(store, runs):
     ask(clusters, x=X[:3], cluster_id=np.int32([0, 1])),
     ask(clusters, x=X[:2], cluster_id=np.int32([1, 1, 1])),
     ask(clients, x=X[:1], client_id=['bob']),
-    ask(store.seen_by(B_2).get(clients.name), x=X[:1], client_id=['anna']),
+    ask(full_store.seen_by(B_2).get(clients.name), x=X[:1], client_id=['anna']),
   ]
   answers = answer([*bad[:2], *good, *bad[2:]])
   check_as_alone(good, answers[2:4])
@@ -152,10 +146,10 @@ def test_each_sees_its_own_mistake_alone(store, runs):
   assert [error.status for error in answers[4:]] == [400, 404, 403]
 
 
-def test_a_client_is_not_answered_for_another(store, runs):
+def test_a_client_is_not_answered_for_another(full_store, runs):
   """Nor by a batch that somebody else has begun, who may ask for it."""
-  for_all = store.get('personalized_models')
-  for_one = store.seen_by(B_2).get('personalized_models')
+  for_all = full_store.get('personalized_models')
+  for_one = full_store.seen_by(B_2).get('personalized_models')
   questions = [
     ask(for_all, x=X[:1], client_id=['anna']),
     ask(for_one, x=X[:1], client_id=['anna']),
@@ -172,9 +166,9 @@ def test_a_client_is_not_answered_for_another(store, runs):
 
 
 def test_examples_of_different_clients_never_pick_a_cluster_together(
-  store, runs
+  full_store, runs
 ):
-  model = store.get('cluster_models')
+  model = full_store.get('cluster_models')
   questions = [
     ask(model, 'pick_cluster', x=X[i : i + 3], label=np.int32([0, 1, 2]))
     for i in (0, 5)
@@ -187,19 +181,19 @@ def test_examples_of_different_clients_never_pick_a_cluster_together(
   } - model.row_wise
 
 
-def test_other_models_and_signatures_are_not_joined(store, runs):
-  clusters = store.get('cluster_models')
+def test_other_models_and_signatures_are_not_joined(full_store, runs):
+  clusters = full_store.get('cluster_models')
   inputs = {'x': X[:1], 'cluster_id': np.int32([0])}
   questions = [
     ask(clusters, **inputs),
     ask(clusters, 'predict_cluster', **inputs),
-    ask(store.get('anna'), x=X[:1]),
+    ask(full_store.get('anna'), x=X[:1]),
   ]
   check_as_alone(questions, answer(questions))
   assert runs[:3] == [1, 1, 1]
 
 
-def test_signatures_of_somebody_else_are_not_joined(store, runs):
+def test_signatures_of_somebody_else_are_not_joined(full_store, runs):
   """Their rows may depend on each other."""
   model = types.SimpleNamespace(row_wise=frozenset(), key=1)
   questions = [ask(model, x=X[:1]), ask(model, x=X[:1])]
@@ -214,8 +208,8 @@ def test_signatures_of_somebody_else_are_not_joined(store, runs):
     CONFIG._replace(max_request_bytes=5 * 28),
   ],
 )
-def test_a_batch_has_the_limits_of_a_request(store, config):
-  model = store.get('cluster_models')
+def test_a_batch_has_the_limits_of_a_request(full_store, config):
+  model = full_store.get('cluster_models')
   questions = [
     ask(model, x=X[:rows], cluster_id=np.zeros(rows, np.int32))
     for rows in (3, 2, 4, 1, 4)
@@ -239,11 +233,11 @@ def test_inputs_of_a_batch_are_no_larger_than_a_request():
   assert ask(model, x=X[:3], client_id=texts).num_bytes == 3 * 16 + 5
 
 
-def test_an_unexpected_error_is_of_each(store, monkeypatch):
+def test_an_unexpected_error_is_of_each(full_store, monkeypatch):
   def run(self, name, inputs):
     raise KeyError(name)
 
   monkeypatch.setattr(served_model.ServedModel, 'run', run)
-  model = store.get('anna')
+  model = full_store.get('anna')
   answers = answer([ask(model, x=X[:1]), ask(model, x=X[:1])])
   assert [type(one) for one in answers] == [KeyError] * 2

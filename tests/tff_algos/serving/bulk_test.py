@@ -87,7 +87,7 @@ def test_what_the_server_has_verified_is_not_read_again(
 
 def _answer_late(store):
   del store
-  time.sleep(1)
+  time.sleep(0.3)
 
 
 def _loaded_version(store):
@@ -254,27 +254,36 @@ def test_removed_versions_are_freed(export_folder, tmp_path):
   worker.join()
 
 
-def test_a_process_that_does_not_read_is_killed(tmp_path):
-  """The request is larger than what the system holds for it."""
+@pytest.fixture(name='asleep')
+def make_asleep(tmp_path, monkeypatch):
+  """A handle whose process sleeps: it reads nothing, and says nothing."""
+  program = tmp_path / 'sleep'
+  program.write_text('#!/bin/sh\nexec sleep 600\n')
+  program.chmod(0o700)
+  monkeypatch.setattr(bulk.sys, 'executable', str(program))
   process = bulk.BulkProcess(tmp_path, answer_seconds=0.2)
-  pid = process._start() and process._process.pid
+  process._start()
+  process._is_ready = True
+  yield process
+  process.close()
+
+
+def test_a_process_that_does_not_read_is_killed(asleep):
+  """The request is larger than what the system holds for it."""
+  pid = asleep._process.pid
   late = threading.Timer(20, os.kill, (pid, signal.SIGKILL))
   late.start()
   try:
-    assert process._pipe.poll(60)
-    os.kill(pid, signal.SIGSTOP)
     with pytest.raises(errors.RequestError, match='within 0.2 sec') as error:
-      process.call(models.ModelStore('seen'), _answer_late, bytes(10**7))
+      asleep.call(models.ModelStore('seen'), _answer_late, bytes(10**7))
     assert error.value.status == 503
     assert not psutil.pid_exists(pid)
   finally:
     late.cancel()
-    process.close()
 
 
-def test_closing_ends_a_process_at_work(export_folder):
-  process = bulk.BulkProcess(export_folder, answer_seconds=60)
-  process._start()
-  pid = process._process.pid
-  process.close()
+def test_closing_ends_a_process_at_work(asleep):
+  pid = asleep._process.pid
+  assert psutil.pid_exists(pid)
+  asleep.close()
   assert not psutil.pid_exists(pid)

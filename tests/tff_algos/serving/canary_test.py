@@ -1,10 +1,8 @@
 """Labels and canaries of a running server: which version answers whom."""
 
-import json
 import types
 
 import grpc
-import httpx
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,11 +14,11 @@ from tensorflow_serving.apis import (
   prediction_service_pb2_grpc,
 )
 
-from tests.testing import exportable, patience
+from tests.testing import exportable, patience, servers
 from tff_algos.core import durable, errors
 from tff_algos.export import labels as labels_lib
 from tff_algos.export import personalized_models
-from tff_algos.serving import canary, models, server, server_config
+from tff_algos.serving import canary, models, server_config
 
 NUM_CLIENTS = 40
 CLIENT_IDS = [f'client {i}' for i in range(NUM_CLIENTS)]
@@ -50,42 +48,41 @@ def make_folder(tmp_path_factory):
   return folder
 
 
-@pytest.fixture(name='ports', scope='module')
-def make_ports(folder):
+@pytest.fixture(name='served', scope='module')
+def make_served(folder):
   labels_lib.assign(folder, [NAME], SHARE)
   config = server_config.ServerConfig(
     rest_api_port=0, port=0, access_log=True, max_rows=1000
   )
   with (
     pytest.MonkeyPatch.context() as patch,
-    server.running(models.ModelStore(folder), config) as ports,
+    servers.running(models.ModelStore(folder), config) as opened,
   ):
     patch.setattr(models, '_REFRESH_SECONDS', 0.02)
-    yield ports
+    yield opened
 
 
 @pytest.fixture(name='assign')
-def make_assign(ports, folder):
+def make_assign(served, folder):
   """Writes labels, and waits until the server has taken them over."""
 
   def assign(labels):
     labels_lib.assign(folder, [NAME], labels)
-    wait_for_labels(ports, labels)
+    wait_for_labels(served, labels)
 
   yield assign
   assign(SHARE)
 
 
-def get(ports, path):
-  return httpx.get(f'http://127.0.0.1:{ports.rest_api_port}{path}', timeout=30)
+def get(served, path):
+  return served.http.get(path)
 
 
-def post(ports, path, content):
-  url = f'http://127.0.0.1:{ports.rest_api_port}/v1/models/{path}'
-  return httpx.post(url, content=json.dumps(content), timeout=30)
+def post(served, path, content):
+  return served.http.post(f'/v1/models/{path}', json=content)
 
 
-def wait_for_labels(ports, labels):
+def wait_for_labels(served, labels):
   expected = {
     f'tff_algos_label_version{{label="{label}",model="{NAME}"}} {version}.0'
     for label, version in labels.versions.items()
@@ -97,69 +94,72 @@ def wait_for_labels(ports, labels):
     expected.add(share)
 
   def found():
-    lines = get(ports, '/metrics').text.splitlines()
+    lines = get(served, '/metrics').text.splitlines()
     wanted = ('tff_algos_label_version{', 'tff_algos_canary_share{')
     return {line for line in lines if line.startswith(wanted)}
 
   patience.until(lambda: found() == expected)
 
 
-def answering(ports, *client_ids, path=''):
+def answering(served, *client_ids, path=''):
   """Returns the version that answers rows of clients."""
   rows = [{'client_id': one, 'x': [0.0] * 4} for one in client_ids]
-  reply = post(ports, f'{NAME}{path}:predict', {'instances': rows})
+  reply = post(served, f'{NAME}{path}:predict', {'instances': rows})
   assert reply.status_code == 200, reply.text
   (version,) = {row['logits'][0] for row in reply.json()['predictions']}
   return int(version)
 
 
-def test_each_client_stays_with_its_version(ports):
+def test_each_client_stays_with_its_version(served):
   assert 10 < len(CANARIES) < 30
   for _ in range(2):
     for client_id in CLIENT_IDS[:12]:
       expected = 2 if client_id in CANARIES else 1
-      assert answering(ports, client_id) == expected
+      assert answering(served, client_id) == expected
 
 
-def test_rows_of_several_clients_have_one_version(ports):
+def test_rows_of_several_clients_have_one_version(served):
   first, second, *_ = sorted(CANARIES)
   other = next(one for one in CLIENT_IDS if one not in CANARIES)
-  assert answering(ports, first, second) == 2
-  assert answering(ports, first, other) == 1
+  assert answering(served, first, second) == 2
+  assert answering(served, first, other) == 1
   # More rows than the lane of small requests answers.
-  assert answering(ports, *[first] * 300) == 2
-  assert answering(ports, *[first] * 300, other) == 1
+  assert answering(served, *[first] * 300) == 2
+  assert answering(served, *[first] * 300, other) == 1
 
 
-def test_classify_and_raw_rows_are_routed_likewise(ports):
+def test_classify_and_raw_rows_are_routed_likewise(served):
   row = dict.fromkeys('abcd', 0.5)
   for client_id in (sorted(CANARIES)[0], sorted({*CLIENT_IDS} - CANARIES)[0]):
-    version = answering(ports, client_id)
+    version = answering(served, client_id)
     examples = {'context': {'client_id': client_id}, 'examples': [row]}
     content = {
       'signature_name': 'serving_raw',
       'instances': [{**row, 'client_id': client_id}],
     }
-    before = count(ports, 'classify', version), count(ports, 'predict', version)
-    assert post(ports, f'{NAME}:classify', examples).status_code == 200
-    reply = post(ports, f'{NAME}:predict', content)
+    before = counts(served, version)
+    assert post(served, f'{NAME}:classify', examples).status_code == 200
+    reply = post(served, f'{NAME}:predict', content)
     assert reply.json()['predictions'][0]['logits'] == [version] * 3
-    after = count(ports, 'classify', version), count(ports, 'predict', version)
-    assert after == (before[0] + 1, before[1] + 1)
+    assert counts(served, version) == [number + 1 for number in before]
 
 
-def count(ports, method, version, status='200'):
+def count(served, method, version, status='200'):
   wanted = (
     f'tff_algos_requests_total{{api="rest",method="{method}",model="{NAME}",'
     f'status="{status}",version="{version}"}} '
   )
-  for line in get(ports, '/metrics').text.splitlines():
+  for line in get(served, '/metrics').text.splitlines():
     if line.startswith(wanted):
       return float(line.split()[-1])
   return 0
 
 
-def test_version_or_label_of_a_request_is_what_answers(ports):
+def counts(served, version):
+  return [count(served, method, version) for method in ('classify', 'predict')]
+
+
+def test_version_or_label_of_a_request_is_what_answers(served):
   canary_id = sorted(CANARIES)[0]
   for path, version in (
     ('/versions/1', 1),
@@ -167,20 +167,20 @@ def test_version_or_label_of_a_request_is_what_answers(ports):
     ('/labels/stable', 1),
     ('/labels/canary', 2),
   ):
-    assert answering(ports, canary_id, path=path) == version
-    reply = get(ports, f'/v1/models/{NAME}{path}/metadata').json()
+    assert answering(served, canary_id, path=path) == version
+    reply = get(served, f'/v1/models/{NAME}{path}/metadata').json()
     assert reply['model_spec']['version'] == str(version)
-    (status,) = get(ports, f'/v1/models/{NAME}{path}').json()[
+    (status,) = get(served, f'/v1/models/{NAME}{path}').json()[
       'model_version_status'
     ]
     assert status['version'] == str(version)
-  reply = post(ports, f'{NAME}/labels/beta:predict', {'inputs': []})
+  reply = post(served, f'{NAME}/labels/beta:predict', {'inputs': []})
   assert reply.status_code == 404
   words = f"model '{NAME}' has no label 'beta'; it has stable, canary"
   assert reply.json() == {'error': words}
 
 
-def test_grpc(ports):
+def test_grpc(served):
   def ask(label='', client_id=CLIENT_IDS[0]):
     request = predict_pb2.PredictRequest()
     request.model_spec.name = NAME
@@ -190,38 +190,37 @@ def test_grpc(ports):
     request.inputs['client_id'].CopyFrom(tf.make_tensor_proto([client_id]))
     return stub.Predict(request, timeout=30).model_spec.version.value
 
-  with grpc.insecure_channel(f'127.0.0.1:{ports.port}') as channel:
-    stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-    assert [ask(label) for label in ('stable', 'canary')] == [1, 2]
-    for client_id in CLIENT_IDS[:6]:
-      assert ask('', client_id) == (2 if client_id in CANARIES else 1)
-    with pytest.raises(grpc.RpcError, match="no label 'beta'") as error:
-      ask('beta')
-    assert error.value.code() == grpc.StatusCode.NOT_FOUND
-    asked = get_model_metadata_pb2.GetModelMetadataRequest(
-      metadata_field=['signature_def']
-    )
-    asked.model_spec.name, asked.model_spec.version_label = NAME, 'canary'
-    reply = stub.GetModelMetadata(asked, timeout=30)
-    assert reply.model_spec.version.value == 2
-    asked = get_model_status_pb2.GetModelStatusRequest()
-    asked.model_spec.CopyFrom(reply.model_spec)
-    asked.model_spec.version_label = 'stable'
-    status = model_service_pb2_grpc.ModelServiceStub(channel)
-    (found,) = status.GetModelStatus(asked, timeout=30).model_version_status
-    assert found.version == 1
+  stub = prediction_service_pb2_grpc.PredictionServiceStub(served.channel)
+  assert [ask(label) for label in ('stable', 'canary')] == [1, 2]
+  for client_id in CLIENT_IDS[:6]:
+    assert ask('', client_id) == (2 if client_id in CANARIES else 1)
+  with pytest.raises(grpc.RpcError, match="no label 'beta'") as error:
+    ask('beta')
+  assert error.value.code() == grpc.StatusCode.NOT_FOUND
+  asked = get_model_metadata_pb2.GetModelMetadataRequest(
+    metadata_field=['signature_def']
+  )
+  asked.model_spec.name, asked.model_spec.version_label = NAME, 'canary'
+  reply = stub.GetModelMetadata(asked, timeout=30)
+  assert reply.model_spec.version.value == 2
+  asked = get_model_status_pb2.GetModelStatusRequest()
+  asked.model_spec.CopyFrom(reply.model_spec)
+  asked.model_spec.version_label = 'stable'
+  status = model_service_pb2_grpc.ModelServiceStub(served.channel)
+  (found,) = status.GetModelStatus(asked, timeout=30).model_version_status
+  assert found.version == 1
 
 
-def test_log_and_metrics_name_the_version_that_answered(ports, access_log):
+def test_log_and_metrics_name_the_version_that_answered(served, access_log):
   client_id = sorted(CANARIES)[0]
-  before = [count(ports, 'predict', 2, status) for status in ('200', '400')]
-  answering(ports, client_id)
+  before = [count(served, 'predict', 2, status) for status in ('200', '400')]
+  answering(served, client_id)
   row = {'client_id': client_id, 'x': [0.0] * 4}
   # Rows of other lengths; the stable version is the first to refuse.
-  assert post(ports, f'{NAME}:predict', {'instances': [{}]}).status_code == 400
+  assert post(served, f'{NAME}:predict', {'instances': [{}]}).status_code == 400
   bad = {'inputs': {'client_id': [client_id], 'x': [row['x']] * 2}}
-  assert post(ports, f'{NAME}:predict', bad).status_code == 400
-  after = [count(ports, 'predict', 2, status) for status in ('200', '400')]
+  assert post(served, f'{NAME}:predict', bad).status_code == 400
+  after = [count(served, 'predict', 2, status) for status in ('200', '400')]
   assert after == [before[0] + 1, before[1] + 1]
   # Beside them are those of the metrics.
   lines = [line for line in access_log(7) if line['method'] == 'predict']
@@ -232,11 +231,11 @@ def test_log_and_metrics_name_the_version_that_answered(ports, access_log):
   ]
 
 
-def test_labels_change_while_the_server_runs(ports, assign, folder, caplog):
+def test_labels_change_while_the_server_runs(served, assign, folder, caplog):
   clients = CLIENT_IDS[:8]
 
   def versions():
-    return {answering(ports, client_id) for client_id in clients}
+    return {answering(served, client_id) for client_id in clients}
 
   assign(SHARE._replace(canary_share=0))
   assert versions() == {1}
@@ -260,7 +259,7 @@ def test_labels_change_while_the_server_runs(ports, assign, folder, caplog):
     assert words in str(error.value)
   assert caplog.text.count('version labels before are used on') == 3
   path.unlink()
-  wait_for_labels(ports, labels_lib.Labels())
+  wait_for_labels(served, labels_lib.Labels())
   assert versions() == {3}
   assign(labels_lib.Labels({'stable': 1}))
   assert versions() == {3}  # Without a canary the newest version answers.

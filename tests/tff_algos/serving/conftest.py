@@ -1,23 +1,15 @@
-"""One running server for a test module; its access log."""
+"""Loaded stores; one running server for a test module; its access log."""
 
 import json
 from collections.abc import Callable
-from typing import NamedTuple
 
-import grpc
-import httpx
 import pytest
 
-from tests.testing import exportable, patience
-from tff_algos.serving import models, monitoring, server, server_config
+from tests.testing import exportable, patience, servers
+from tff_algos.serving import models, monitoring, server_config
 
 MAX_REQUEST_BYTES = 100_000
 MAX_ROWS = 100
-
-
-class Served(NamedTuple):
-  http: httpx.Client
-  channel: grpc.Channel
 
 
 @pytest.fixture(scope='package')
@@ -25,8 +17,26 @@ def export_folder(tmp_path_factory):
   return exportable.write_all(tmp_path_factory.mktemp('export'))
 
 
+@pytest.fixture(scope='package')
+def full_store(export_folder):
+  """All models, loaded; only to be read."""
+  store = models.ModelStore(export_folder)
+  store.load_newest()
+  return store
+
+
+@pytest.fixture(scope='package')
+def small_store(export_folder, tmp_path_factory):
+  """One model, loaded, where it does not matter which; only to be read."""
+  folder = tmp_path_factory.mktemp('one_model')
+  (folder / 'anna').symlink_to(export_folder / 'anna')
+  store = models.ModelStore(folder)
+  store.load_newest()
+  return store
+
+
 @pytest.fixture(scope='module')
-def served(export_folder):
+def served(full_store):
   config = server_config.ServerConfig(
     rest_api_port=0,
     port=0,
@@ -34,14 +44,8 @@ def served(export_folder):
     max_rows=MAX_ROWS,
     receive_seconds=1,
   )
-  with (
-    server.running(models.ModelStore(export_folder), config) as ports,
-    httpx.Client(
-      base_url=f'http://127.0.0.1:{ports.rest_api_port}', timeout=30
-    ) as http,
-    grpc.insecure_channel(f'127.0.0.1:{ports.port}') as channel,
-  ):
-    yield Served(http, channel)
+  with servers.running(full_store, config) as opened:
+    yield opened
 
 
 @pytest.fixture

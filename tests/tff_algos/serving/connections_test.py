@@ -13,13 +13,7 @@ from uvicorn import server as uvicorn_server
 
 from tests.testing import patience
 from tests.testing import ports as ports_lib
-from tff_algos.serving import (
-  connections,
-  models,
-  refusals,
-  server,
-  server_config,
-)
+from tff_algos.serving import connections, refusals, server, server_config
 
 RECEIVE_SECONDS = 0.5
 START = b'POST /v1/models/anna:predict HTTP/1.1\r\nHost: x\r\n'
@@ -36,15 +30,15 @@ CONFIG = server_config.ServerConfig(
 
 
 @pytest.fixture(name='port', scope='module')
-def make_port(export_folder):
-  with server.running(models.ModelStore(export_folder), CONFIG) as ports:
+def make_port(small_store):
+  with server.running(small_store, CONFIG) as ports:
     yield ports.rest_api_port
 
 
 @pytest.fixture(name='patient_port', scope='module')
-def make_patient_port(export_folder):
+def make_patient_port(small_store):
   config = CONFIG._replace(receive_seconds=30, answer_seconds=30)
-  with server.running(models.ModelStore(export_folder), config) as ports:
+  with server.running(small_store, config) as ports:
     yield ports.rest_api_port
 
 

@@ -31,7 +31,6 @@ from tff_algos.core import errors
 from tff_algos.serving import (
   grpc_service,
   lanes,
-  models,
   served_model,
   server,
   server_config,
@@ -79,12 +78,11 @@ def test_predict(stub):
   assert set(reply.outputs) == {'logits', 'probabilities', 'class_id'}
 
 
-def test_a_queue_of_one(export_folder):
+def test_a_queue_of_one(small_store):
   """The one that is received does not give way to itself."""
-  store = models.ModelStore(export_folder)
   config = server_config.ServerConfig(rest_api_port=0, port=0, max_waiting=1)
   with (
-    server.running(store, config) as ports,
+    server.running(small_store, config) as ports,
     grpc.insecure_channel(f'127.0.0.1:{ports.port}') as channel,
   ):
     asked = prediction_service_pb2_grpc.PredictionServiceStub(channel)
@@ -387,11 +385,10 @@ def test_addresses_are_those_of_http(peer, address):
   assert grpc_service._address(peer) == address
 
 
-def test_idle_connections_make_room(export_folder, monkeypatch):
+def test_idle_connections_make_room(small_store, monkeypatch):
   monkeypatch.setattr(server, '_IDLE_SECONDS', 1)
-  store = models.ModelStore(export_folder)
   config = server_config.ServerConfig(rest_api_port=0, port=0)
-  with server.running(store, config) as ports:
+  with server.running(small_store, config) as ports:
     address = ('127.0.0.1', ports.port)
     with socket.create_connection(address, timeout=20) as connection:
       connection.sendall(b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + bytes(3))
@@ -463,7 +460,7 @@ def num_calls():
   return sum(type(one).__name__ == '_Context' for one in gc.get_objects())
 
 
-def test_a_connection_of_silent_requests_makes_room_for_others(export_folder):
+def test_a_connection_of_silent_requests_makes_room_for_others(small_store):
   """Of 64 requests at a time, half may wait for their message."""
   go, ends = threading.Event(), threading.Event()
 
@@ -473,9 +470,8 @@ def test_a_connection_of_silent_requests_makes_room_for_others(export_folder):
 
   num_before = num_calls()
   config = server_config.ServerConfig(rest_api_port=0, port=0)
-  store = models.ModelStore(export_folder)
   with (
-    server.running(store, config) as ports,
+    server.running(small_store, config) as ports,
     contextlib.ExitStack() as stack,
   ):
     calls = [

@@ -96,14 +96,12 @@ def test_large_requests_do_not_hold_small_ones(lanes, monkeypatch):
 
 
 def test_reports_that_keep_coming_do_not_hold_a_prediction(
-  export_folder, monkeypatch
+  small_store, monkeypatch
 ):
   monkeypatch.setattr(lanes_lib, '_NUM_THREADS', 1)
   is_answered = threading.Event()
-  store = models.ModelStore(export_folder)
-  store.load_newest()
   config = server_config.ServerConfig()
-  with contextlib.closing(lanes_lib.Lanes(store, config)) as lanes:
+  with contextlib.closing(lanes_lib.Lanes(small_store, config)) as lanes:
 
     def report(store, config):
       if not is_answered.is_set():
@@ -118,13 +116,13 @@ def test_reports_that_keep_coming_do_not_hold_a_prediction(
           {'name': 'anna'},
           orjson.dumps({'instances': [[1, 2, 3, 4]]}),
           is_large=False,
-          store=store,
+          store=small_store,
         )
       )
       return report(store, config)
 
     predicted = []
-    lanes.submit(first, is_large=False, store=store).result(20)
+    lanes.submit(first, is_large=False, store=small_store).result(20)
     try:
       assert b'predictions' in predicted[0].result(20)
     finally:
@@ -133,7 +131,7 @@ def test_reports_that_keep_coming_do_not_hold_a_prediction(
 
 @pytest.mark.parametrize(('enable_batching', 'calls'), [(True, 1), (False, 5)])
 def test_what_waits_is_answered_together(
-  export_folder, monkeypatch, enable_batching, calls
+  small_store, monkeypatch, enable_batching, calls
 ):
   """As soon as a thread is free; what does not wait is answered alone."""
   monkeypatch.setattr(lanes_lib, '_NUM_THREADS', 1)
@@ -146,8 +144,7 @@ def test_what_waits_is_answered_together(
 
   monkeypatch.setattr(served_model.ServedModel, 'run', run)
   config = server_config.ServerConfig(enable_batching=enable_batching)
-  store = models.ModelStore(export_folder)
-  with contextlib.closing(lanes_lib.Lanes(store, config)) as lanes:
+  with contextlib.closing(lanes_lib.Lanes(small_store, config)) as lanes:
 
     def submit(row, x=1.0):
       body = b'{"instances": [[%g, 0, 0, %g]]}' % (x, row)

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.testing import ports as ports_lib
-from tff_algos.serving import models, refusals, server, server_config
+from tff_algos.serving import refusals, server, server_config
 
 GOOD = b'{"instances": [[1, 2, 3, 4]]}'
 PREDICT = '/tensorflow.serving.PredictionService/Predict'
@@ -17,11 +17,11 @@ SECONDS = 0.7
 
 
 @pytest.fixture(name='ports', scope='module')
-def make_ports(export_folder):
+def make_ports(small_store):
   config = server_config.ServerConfig(
     rest_api_port=0, port=0, max_connections=48, max_waiting=48
   )
-  with server.running(models.ModelStore(export_folder), config) as ports:
+  with server.running(small_store, config) as ports:
     yield ports
 
 

@@ -22,19 +22,14 @@ from tff_algos.serving import lanes as lanes_lib
 from tff_algos.serving import models, server, server_config
 
 
-@pytest.fixture(name='store')
-def make_store(export_folder):
-  return models.ModelStore(export_folder)
-
-
 def is_free(port):
   with socket.socket() as probe:
     return probe.connect_ex(('127.0.0.1', port)) != 0
 
 
-def test_ports_are_released(store):
+def test_ports_are_released(small_store):
   config = server_config.ServerConfig(rest_api_port=0, port=0)
-  with server.running(store, config) as ports:
+  with server.running(small_store, config) as ports:
     assert not is_free(ports.rest_api_port)
     assert not is_free(ports.port)
   assert is_free(ports.rest_api_port)
@@ -43,12 +38,12 @@ def test_ports_are_released(store):
   again = server_config.ServerConfig(
     rest_api_port=ports.rest_api_port, port=ports.port
   )
-  with server.running(store, again) as same:
+  with server.running(small_store, again) as same:
     assert same == ports
 
 
 def test_connections_are_accepted_one_by_one_and_wait_meanwhile(
-  store, monkeypatch
+  small_store, monkeypatch
 ):
   """Those of a flood, too, between which others are answered."""
   selector_loop = asyncio.selector_events.BaseSelectorEventLoop
@@ -63,7 +58,7 @@ def test_connections_are_accepted_one_by_one_and_wait_meanwhile(
   monkeypatch.setattr(selector_loop, '_accept_connection', accept)
   config = server_config.ServerConfig(rest_api_port=0, port=0)
   with (
-    server.running(store, config) as ports,
+    server.running(small_store, config) as ports,
     contextlib.ExitStack() as connections,
   ):
     address = ('127.0.0.1', ports.rest_api_port)
@@ -80,7 +75,7 @@ def test_connections_are_accepted_one_by_one_and_wait_meanwhile(
 
 
 @pytest.mark.parametrize('flag', ['rest_api_port', 'port'])
-def test_port_in_use(store, flag):
+def test_port_in_use(small_store, flag):
   with socket.create_server(('127.0.0.1', 0)) as other:
     port = other.getsockname()[1]
     config = server_config.ServerConfig(rest_api_port=0, port=0)._replace(
@@ -89,33 +84,33 @@ def test_port_in_use(store, flag):
     text = f'port {port} on 127.0.0.1 is in use.*--{flag}=PORT'
     with (
       pytest.raises(errors.UserError, match=text),
-      server.running(store, config),
+      server.running(small_store, config),
     ):
       pass
 
 
-def test_second_server_does_not_share_the_grpc_port(store):
+def test_second_server_does_not_share_the_grpc_port(small_store):
   config = server_config.ServerConfig(rest_api_port=0, port=0)
-  with server.running(store, config) as ports:
+  with server.running(small_store, config) as ports:
     with (
       pytest.raises(errors.UserError, match='is in use'),
-      server.running(store, config._replace(port=ports.port)),
+      server.running(small_store, config._replace(port=ports.port)),
     ):
       pass
 
 
-def test_host_that_is_not_ours(store):
+def test_host_that_is_not_ours(small_store):
   config = server_config.ServerConfig(
     host='192.0.2.1', rest_api_port=0, port=0, is_open=True
   )
   with (
     pytest.raises(errors.UserError, match="host '192.0.2.1'.*with --host"),
-    server.running(store, config),
+    server.running(small_store, config),
   ):
     pass
 
 
-def test_ipv6(store):
+def test_ipv6(small_store):
   if not socket.has_ipv6:
     pytest.skip('no IPv6 here')
   config = server_config.ServerConfig(host='::1', rest_api_port=0, port=0)
@@ -123,12 +118,30 @@ def test_ipv6(store):
     socket.create_server(('::1', 0), family=socket.AF_INET6).close()
   except OSError:
     pytest.skip('no IPv6 loopback here')
-  with server.running(store, config) as ports:
+  with server.running(small_store, config) as ports:
     with socket.create_connection(('::1', ports.rest_api_port), timeout=5):
       pass
 
 
-def test_serves_until_a_signal_and_leaves_nothing(store, tmp_path):
+def test_a_file_of_ports_that_cannot_be_written(small_store, monkeypatch):
+  monkeypatch.setattr(server.sys, 'setswitchinterval', lambda _: None)
+  config = server_config.ServerConfig(rest_api_port=0, port=0)
+  with pytest.raises(errors.UserError, match='cannot be written: No such file'):
+    server.serve_until_signal(small_store, config, '/missing/ports.json')
+
+
+def test_serves_until_a_signal_and_leaves_nothing(
+  small_store, tmp_path, monkeypatch
+):
+  tuned = []
+  monkeypatch.setattr(
+    server, 'sys', types.SimpleNamespace(setswitchinterval=tuned.append)
+  )
+  collector = types.SimpleNamespace(
+    collect=lambda: tuned.append('collected'),
+    freeze=lambda: tuned.append('frozen'),
+  )
+  monkeypatch.setattr(server, 'gc', collector)
   path = tmp_path / 'ports.json'
   numbers = (signal.SIGTERM, signal.SIGINT)
   before = [signal.getsignal(number) for number in numbers]
@@ -147,10 +160,11 @@ def test_serves_until_a_signal_and_leaves_nothing(store, tmp_path):
   stopper.start()
   try:
     config = server_config.ServerConfig(rest_api_port=0, port=0)
-    server.serve_until_signal(store, config, path)
+    server.serve_until_signal(small_store, config, path)
   finally:
     has_ended.set()
     stopper.join()
+  assert tuned == [server._SWITCH_SECONDS, 'collected', 'frozen']
   assert seen[2:] == [False, False]
   assert [is_free(port) for port in seen[:2]] == [True, True]
   assert not list(tmp_path.iterdir())
@@ -172,7 +186,7 @@ def test_a_signal_while_models_are_loaded_is_not_the_servers():
     signal.signal(signal.SIGTERM, before)
 
 
-def test_both_apis_have_the_same_grace_period(store, monkeypatch, caplog):
+def test_both_apis_have_the_same_grace_period(small_store, monkeypatch, caplog):
   monkeypatch.setattr(server, '_GRACE_SECONDS', 2)
   are_asked = threading.Barrier(3)
 
@@ -195,7 +209,7 @@ def test_both_apis_have_the_same_grace_period(store, monkeypatch, caplog):
   monkeypatch.setattr(lanes_lib.Lanes, 'submit', submit)
   config = server_config.ServerConfig(rest_api_port=0, port=0)
   with futures.ThreadPoolExecutor(2) as pool:
-    with server.running(store, config) as ports:
+    with server.running(small_store, config) as ports:
       by_rest = pool.submit(ask_rest, ports.rest_api_port)
       by_grpc = pool.submit(ask_grpc, ports.port)
       are_asked.wait(20)
@@ -225,12 +239,12 @@ def test_a_server_without_models_does_not_listen(
 
 
 @pytest.mark.parametrize('host', ['0.0.0.0', '192.0.2.1', '::', 'example.org'])
-def test_other_machines_need_a_token_or_a_word(store, host):
+def test_other_machines_need_a_token_or_a_word(small_store, host):
   config = server_config.ServerConfig(host=host, rest_api_port=0, port=0)
   text = 'may be reached from other machines.*--token_file or --tls_client_ca'
   with (
     pytest.raises(errors.UserError, match=text),
-    server.running(store, config),
+    server.running(small_store, config),
   ):
     pass
 
@@ -246,44 +260,44 @@ def make_tls(tmp_path):
   }
 
 
-def check_is_let_listen(store, **options):
+def check_is_let_listen(small_store, **options):
   """This machine has no such address, so that nothing is open to others."""
   config = server_config.ServerConfig(host='192.0.2.1', **options)
   with (
     pytest.raises(errors.UserError, match='cannot listen'),
-    server.running(store, config),
+    server.running(small_store, config),
   ):
     pass
 
 
-def test_tokens_without_tls_are_warned_of(store, tmp_path, tls, caplog):
+def test_tokens_without_tls_are_warned_of(small_store, tmp_path, tls, caplog):
   path = tmp_path / 'tokens.json'
   path.write_text('{}')
-  check_is_let_listen(store, token_file=str(path), **tls)
+  check_is_let_listen(small_store, token_file=str(path), **tls)
   assert 'Tokens travel' not in caplog.text
-  check_is_let_listen(store, token_file=str(path))
+  check_is_let_listen(small_store, token_file=str(path))
   assert caplog.text.count("Tokens travel to host '192.0.2.1' as they") == 1
   config = server_config.ServerConfig(
     rest_api_port=0, port=0, token_file=str(path)
   )
-  with server.running(store, config):
+  with server.running(small_store, config):
     assert caplog.text.count('Tokens travel') == 1
 
 
-def test_certificates_of_clients_are_authentication(store, tls):
-  check_is_let_listen(store, **tls)
+def test_certificates_of_clients_are_authentication(small_store, tls):
+  check_is_let_listen(small_store, **tls)
   tls['tls_client_ca'] = None
   config = server_config.ServerConfig(host='192.0.2.1', **tls)
   with (
     pytest.raises(errors.UserError, match='may be reached'),
-    server.running(store, config),
+    server.running(small_store, config),
   ):
     pass
 
 
-def test_open_to_everybody_if_told_so(store):
+def test_open_to_everybody_if_told_so(small_store):
   config = server_config.ServerConfig(
     host='0.0.0.0', rest_api_port=0, port=0, is_open=True
   )
-  with server.running(store, config) as ports:
+  with server.running(small_store, config) as ports:
     assert not is_free(ports.rest_api_port)

@@ -19,18 +19,9 @@ from tensorflow_serving.apis import (
 from tests.testing import certificates
 from tests.testing import ports as ports_lib
 from tff_algos.core import errors
-from tff_algos.serving import connections, models, server, server_config, tls
+from tff_algos.serving import connections, server, server_config, tls
 
 RECEIVE_SECONDS = 0.5
-
-
-@pytest.fixture(name='store', scope='module')
-def make_store(export_folder, tmp_path_factory):
-  folder = tmp_path_factory.mktemp('one_model')
-  (folder / 'anna').symlink_to(export_folder / 'anna')
-  store = models.ModelStore(folder)
-  store.get('anna')
-  return store
 
 
 @pytest.fixture(name='ca')
@@ -49,7 +40,7 @@ def make_client(ca):
 
 
 @pytest.fixture(name='ports')
-def make_ports(store, ca):
+def make_ports(small_store, ca):
   own = ca.issue_local('server')
   config = server_config.ServerConfig(
     rest_api_port=0,
@@ -61,7 +52,7 @@ def make_ports(store, ca):
     tls_key=own.key,
     tls_client_ca=ca.path,
   )
-  with server.running(store, config) as ports:
+  with server.running(small_store, config) as ports:
     yield ports
 
 
@@ -137,7 +128,7 @@ def test_the_access_log_names_the_certificate(
   assert {line['caller'] for line in lines} == {''}
 
 
-def test_tokens_beside_certificates(store, ca, client, tmp_path):
+def test_tokens_beside_certificates(small_store, ca, client, tmp_path):
   own = ca.issue_local('server')
   path = tmp_path / 'tokens.json'
   path.write_text('{"a": {"sha256": "%s"}}' % ('0' * 64))
@@ -149,7 +140,7 @@ def test_tokens_beside_certificates(store, ca, client, tmp_path):
     tls_client_ca=ca.path,
     token_file=str(path),
   )
-  with server.running(store, config) as ports:
+  with server.running(small_store, config) as ports:
     assert rest(ports, ca, client) == 401
     assert grpc_state(ports, ca, client) == 'UNAUTHENTICATED'
 

@@ -20,7 +20,7 @@ def _hold(folder):
 def _compete(folder):
   """Each holder takes and removes a file that must not be there already."""
   sentinel = pathlib.Path(folder) / 'held'
-  end = time.monotonic() + 2.0
+  end = time.monotonic() + 0.5
   while time.monotonic() < end:
     try:
       with workdir.lock(pathlib.Path(folder)):

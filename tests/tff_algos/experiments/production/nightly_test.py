@@ -17,7 +17,6 @@ from tff_algos.experiments.production import (
   gating,
   lineage,
   nightly,
-  releasing,
 )
 from tff_algos.export import releases
 from tff_algos.stores import objects as objects_lib
@@ -69,14 +68,38 @@ def make_two_nights(cheap, tmp_path_factory):
   return made._replace(results=(first, made.run(nights.SECOND)))
 
 
-@pytest.fixture(name='production')
-def make_production(made, tmp_path):
-  """A copy of the two nights, and raw files of its own for the third."""
+def _copy(made: Production, folder: pathlib.Path) -> Production:
+  """Returns a copy of two nights, with the raw files of the third."""
   for path in (made.raw, made.folder):
-    shutil.copytree(path, tmp_path / path.name, symlinks=True)
-  copied = Production(tmp_path / 'raw', tmp_path / 'production')
+    shutil.copytree(path, folder / path.name, symlinks=True)
+  copied = Production(folder / 'raw', folder / 'production')
   nights.write_day(copied.raw, nights.THIRD, 'abcdyz')
   return copied
+
+
+@pytest.fixture(name='production')
+def make_production(made, tmp_path):
+  return _copy(made, tmp_path)
+
+
+@pytest.fixture(name='third', scope='module')
+def make_third(made, tmp_path_factory):
+  """Two nights and the third, which is trained and no more; not to change."""
+  copied = _copy(made, tmp_path_factory.mktemp('third'))
+  copied.run(nights.THIRD, nightly.TRAIN)
+  return copied
+
+
+@pytest.fixture(name='trained')
+def make_trained(third, tmp_path):
+  """A copy of the three; the raw files, a part of the config, stay in place."""
+  folder = shutil.copytree(
+    third.folder, tmp_path / third.folder.name, symlinks=True
+  )
+  before = raw_data.file_bytes(third.raw)
+  yield third._replace(folder=folder)
+  for name, content in before.items():
+    (third.raw / name).write_bytes(content)
 
 
 def _version_of(folder: pathlib.Path) -> str:
@@ -182,12 +205,11 @@ def test_an_older_night_never_replaces_newer_models(production):
   """Neither trained for longer nor removed and done anew."""
   longer = {'num_rounds': nights.NUM_ROUNDS + 1}
   assert production.run(nights.FIRST, training=longer)['status'] == 'backfilled'
-  production.run(nights.THIRD)
-  shutil.rmtree(production.run_folder(nights.SECOND))
-  nights.write_day(production.raw, nights.SECOND, 'bcdyz', turns_labels=True)
-  result = production.run(nights.SECOND)
-  assert (result['status'], result['current_version']) == ('backfilled', 3)
-  assert len(production.history) == 3
+  shutil.rmtree(production.run_folder(nights.FIRST))
+  nights.write_day(production.raw, nights.FIRST, turns_labels=True)
+  result = production.run(nights.FIRST)
+  assert (result['status'], result['current_version']) == ('backfilled', 2)
+  assert len(production.history) == 2
 
 
 def test_what_affects_no_result_releases_nothing_anew(made, production):
@@ -298,67 +320,46 @@ def test_after_a_rollback_a_night_continues_what_it_rolled_back_to(production):
   assert json.loads(report.read_text())['parent'] == nights.FIRST
 
 
-def test_a_rollback_holds_against_a_night_that_has_started(production):
+def test_a_rollback_holds_against_a_night_that_has_started(trained):
   """Before its gate and during it; what was released before stays so."""
-  production.run(nights.THIRD, nightly.TRAIN)
-  with releases.opened(production.folder / 'export') as path:
+  with releases.opened(trained.folder / 'export') as path:
     path.rollback()
   words = f'{nights.SECOND}, which was rolled back: .* Remove .*{nights.THIRD}'
   with pytest.raises(errors.NotApprovedError, match=words):
-    production.run(nights.THIRD)
-  assert len(production.history) == 3
-  shutil.rmtree(production.run_folder(nights.THIRD))
-  result = production.run(nights.THIRD)
+    trained.run(nights.THIRD)
+  assert len(trained.history) == 3
+  shutil.rmtree(trained.run_folder(nights.THIRD))
+  result = trained.run(nights.THIRD)
   assert (result['status'], result['released_version']) == ('released', 4)
   assert result['parent'] == f'runs/{nights.FIRST}'
 
 
-def test_a_parent_that_was_done_anew_on_other_data(production):
+def test_a_parent_that_was_done_anew_on_other_data(trained):
   """Its models are current again, but not those that the night continues."""
-  production.run(nights.THIRD, nightly.TRAIN)
-  with releases.opened(production.folder / 'export') as path:
+  with releases.opened(trained.folder / 'export') as path:
     path.rollback()
-  shutil.rmtree(production.run_folder(nights.SECOND))
-  nights.write_day(production.raw, nights.SECOND, 'cdyz')
-  assert production.run(nights.SECOND)['status'] == 'released'
+  shutil.rmtree(trained.run_folder(nights.SECOND))
+  nights.write_day(trained.raw, nights.SECOND, 'cdyz')
+  assert trained.run(nights.SECOND)['status'] == 'released'
   words = f'{nights.SECOND}, which was done anew on other data since. Remove'
   with pytest.raises(errors.NotApprovedError, match=words):
-    production.run(nights.THIRD)
-  assert len(production.history) == 4
+    trained.run(nights.THIRD)
+  assert len(trained.history) == 4
 
 
 @pytest.mark.slow
-def test_a_rollback_while_a_night_is_gated(production, monkeypatch):
+def test_a_rollback_while_a_night_is_gated(trained, monkeypatch):
   gate = gating.gate
 
   def roll_back_first(*arguments):
-    with releases.opened(production.folder / 'export') as path:
+    with releases.opened(trained.folder / 'export') as path:
       path.rollback()
     return gate(*arguments)
 
   monkeypatch.setattr(gating, 'gate', roll_back_first)
   with pytest.raises(errors.NotApprovedError, match='which was rolled back'):
-    production.run(nights.THIRD)
-  assert len(production.history) == 3
-
-
-@pytest.mark.slow
-def test_a_tracker_that_failed_is_asked_by_the_night_again(
-  production, monkeypatch
-):
-  sent = []
-
-  def register(config, folder, bundles):
-    sent.append([bundle.name for bundle in bundles])
-    if len(sent) == 1:
-      raise errors.InfrastructureError('away')
-
-  monkeypatch.setattr(releasing.tracking, 'register', register)
-  with pytest.raises(errors.InfrastructureError, match='away'):
-    production.run(nights.THIRD)
-  for _ in range(2):
-    production.run(nights.THIRD)
-  assert sent == [['3', '3']] * 2
+    trained.run(nights.THIRD)
+  assert len(trained.history) == 3
 
 
 def test_drift_is_that_from_the_checkpoint_that_is_continued(production):
@@ -392,7 +393,8 @@ def test_a_first_night_done_anew_starts_from_nothing(tmp_path):
   assert result['parent'] is None
   run = production.run_folder(nights.FIRST)
   assert _rounds(run)[-1] == nights.NUM_ROUNDS
-  assert production.run(nights.SECOND)['parent'] == f'runs/{nights.FIRST}'
+  later = production.run(nights.SECOND, nightly.DATASET)
+  assert later['parent'] == f'runs/{nights.FIRST}'
 
 
 def test_a_night_without_labels_waits_for_them(tmp_path):

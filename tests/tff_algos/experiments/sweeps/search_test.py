@@ -33,6 +33,10 @@ _BASE['training']['num_rounds'] = 4
 _BASE['training']['selection']['metric'] = _METRIC
 _RANGES = {_WEIGHT: ranges.Interval(0.001, 10.0, True)}
 _OPTIONS = search.Options(_BASE, _RANGES, 3, 2)
+_EPOCHS = 'algorithm.local_training.num_local_epochs'
+_TWO_RANGES = _OPTIONS._replace(
+  ranges={**_RANGES, _EPOCHS: ranges.Interval(1, 1000)}
+)
 
 
 def _error_of(config, round_num):
@@ -55,7 +59,7 @@ class _Handle:
     scores = [_error_of(config, number) for number in range(self._rounds + 1)]
     rows = [
       {'round': round_num, _METRIC: score}
-      for round_num, score in enumerate(scores, self._engine.first_round)
+      for round_num, score in enumerate(scores)
     ]
     csv_files.write(folder / 'metrics.csv', rows)
     self._engine.num_polls += 1
@@ -80,9 +84,8 @@ class _Handle:
 
 
 class _Engine:
-  def __init__(self, capacity=1, fails_at=0, first_round=0):
+  def __init__(self, capacity=1, fails_at=0):
     self.capacity, self.fails_at, self.num_polls = capacity, fails_at, 0
-    self.first_round = first_round
     self.lost = self.refused = lambda config: False
     self.final = lambda score: score
     self.started, self.ended = [], []
@@ -92,19 +95,37 @@ class _Engine:
     return _Handle(self, task)
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch):
-  monkeypatch.setattr(side_by_side, '_POLL_SECONDS', 0.0)
-  monkeypatch.setattr(
-    runs,
-    'is_finished',
-    lambda config, folder: (folder / 'evaluation' / 'summary.json').is_file(),
-  )
-  monkeypatch.setattr(
-    run_process,
-    'read_failure',
-    lambda text: errors.DataError(text) if text == 'refused' else None,
-  )
+@pytest.fixture(autouse=True, scope='module')
+def quick():
+  with pytest.MonkeyPatch.context() as patched:
+    patched.setattr(side_by_side, '_POLL_SECONDS', 0.0)
+    patched.setattr(
+      runs,
+      'is_finished',
+      lambda config, folder: (folder / 'evaluation' / 'summary.json').is_file(),
+    )
+    patched.setattr(
+      run_process,
+      'read_failure',
+      lambda text: errors.DataError(text) if text == 'refused' else None,
+    )
+    yield
+
+
+@pytest.fixture(name='whole', scope='module')
+def make_whole(quick, tmp_path_factory):
+  """The folder of a search that was not interrupted; not to change."""
+  folder = tmp_path_factory.mktemp('whole')
+  search.search(_OPTIONS, folder, _Engine())
+  return folder
+
+
+@pytest.fixture(name='whole_of_two', scope='module')
+def make_whole_of_two(quick, tmp_path_factory):
+  """The same with two ranges."""
+  folder = tmp_path_factory.mktemp('whole_of_two')
+  search.search(_TWO_RANGES, folder, _Engine())
+  return folder
 
 
 def _interrupt(*args):
@@ -138,19 +159,16 @@ def test_a_trial_is_a_run_for_each_seed_and_their_mean(tmp_path):
     assert trial.value == pytest.approx(sum(scores) / 2)
 
 
-def test_an_interrupted_search_goes_on_as_if_it_was_not(tmp_path):
-  search.search(_OPTIONS, tmp_path / 'whole', _Engine())
+def test_an_interrupted_search_goes_on_as_if_it_was_not(whole, tmp_path):
   for fails_at in (3, 9, 14):
     with pytest.raises(KeyboardInterrupt):
-      search.search(_OPTIONS, tmp_path / 'parts', _Engine(fails_at=fails_at))
+      search.search(_OPTIONS, tmp_path, _Engine(fails_at=fails_at))
   engine = _Engine()
-  plan = search.search(_OPTIONS, tmp_path / 'parts', engine)
-  assert plan == plan_lib.read(tmp_path / 'whole')
-  assert _trials(tmp_path / 'parts') == _trials(tmp_path / 'whole')
+  plan = search.search(_OPTIONS, tmp_path, engine)
+  assert plan == plan_lib.read(whole)
+  assert _trials(tmp_path) == _trials(whole)
   assert len(engine.started) < 6
-  more = search.search(
-    _OPTIONS._replace(num_trials=4), tmp_path / 'parts', engine
-  )
+  more = search.search(_OPTIONS._replace(num_trials=4), tmp_path, engine)
   assert len(more.runs) == 8
 
 
@@ -365,31 +383,25 @@ def test_a_refused_run_ends_its_trial_alone(tmp_path):
     runs.check_all_ran(plan)
 
 
-def test_a_lost_run_is_resumed_by_the_next_call(tmp_path):
-  search.search(_OPTIONS, tmp_path / 'whole', _Engine())
+def test_a_lost_run_is_resumed_by_the_next_call(whole, tmp_path):
   engine = _Engine()
   engine.lost = lambda config: config['seed'] == 1
-  plan = search.search(_OPTIONS, tmp_path / 'parts', engine)
+  plan = search.search(_OPTIONS, tmp_path, engine)
   assert [run.error for run in plan.runs] == ['', 'lost'] * 3
   with pytest.raises(errors.UserError, match='3 of 6 runs'):
     runs.check_all_ran(plan)
   again = _Engine()
-  plan = search.search(_OPTIONS, tmp_path / 'parts', again)
+  plan = search.search(_OPTIONS, tmp_path, again)
   assert again.started == [f'trial_{trial:04d}/seed_1' for trial in range(3)]
-  assert plan == plan_lib.read(tmp_path / 'whole')
-  assert _trials(tmp_path / 'parts') == _trials(tmp_path / 'whole')
+  assert plan == plan_lib.read(whole)
+  assert _trials(tmp_path) == _trials(whole)
 
 
 # Of the values of the three trials, two each.
 @pytest.mark.parametrize('fails_at', [1, 2, 4, 5])
 def test_a_search_interrupted_between_two_values_goes_on(
-  tmp_path, monkeypatch, fails_at
+  whole_of_two, tmp_path, monkeypatch, fails_at
 ):
-  epochs = 'algorithm.local_training.num_local_epochs'
-  options = _OPTIONS._replace(
-    ranges={**_RANGES, epochs: ranges.Interval(1, 1000)}
-  )
-  search.search(options, tmp_path / 'whole', _Engine())
   drawn = []
 
   def interrupt(self, name, distribution, suggest=optuna.Trial._suggest):
@@ -401,9 +413,9 @@ def test_a_search_interrupted_between_two_values_goes_on(
   with monkeypatch.context() as patch:
     patch.setattr(optuna.Trial, '_suggest', interrupt)
     with pytest.raises(KeyboardInterrupt):
-      search.search(options, tmp_path / 'parts', _Engine())
-  search.search(options, tmp_path / 'parts', _Engine())
-  assert _trials(tmp_path / 'parts') == _trials(tmp_path / 'whole')
+      search.search(_TWO_RANGES, tmp_path, _Engine())
+  search.search(_TWO_RANGES, tmp_path, _Engine())
+  assert _trials(tmp_path) == _trials(whole_of_two)
 
 
 def test_a_trial_without_a_score_has_no_objective_and_no_second_run(tmp_path):
@@ -419,9 +431,9 @@ def test_a_trial_without_a_score_has_no_objective_and_no_second_run(tmp_path):
   assert len(engine.started) == len({str(one.params) for one in trials}) == 2
 
 
-@pytest.mark.parametrize(
-  ('change', 'words'),
-  [
+def test_another_search_does_not_share_a_folder(tmp_path):
+  search.search(_OPTIONS._replace(num_trials=1), tmp_path, _Engine())
+  for change, words in (
     ({'num_seeds': 3}, 'another number of seeds, 2; got 3'),
     ({'fixed_dataset': True}, 'another --fixed_dataset, false; got true'),
     (
@@ -432,12 +444,9 @@ def test_a_trial_without_a_score_has_no_objective_and_no_second_run(tmp_path):
       {'base': {**_BASE, 'seed': 0, 'name': 'other'}},
       'another config.name, .*Take another --workdir',
     ),
-  ],
-)
-def test_another_search_does_not_share_a_folder(tmp_path, change, words):
-  search.search(_OPTIONS._replace(num_trials=1), tmp_path, _Engine())
-  with pytest.raises(errors.ConfigError, match=words):
-    search.search(_OPTIONS._replace(**change), tmp_path, _Engine())
+  ):
+    with pytest.raises(errors.ConfigError, match=words):
+      search.search(_OPTIONS._replace(**change), tmp_path, _Engine())
 
 
 def test_a_search_with_choices_goes_on(tmp_path):
