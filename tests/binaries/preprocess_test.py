@@ -196,6 +196,7 @@ def test_scheduled_runs(launcher, digits_dataset, tmp_path):
   assert forced['as_of'] == '2026-11-19'
   found = raw_data.file_bytes(tmp_path)
   assert {name: found[name] for name in before} == before
+  assert {*found} - {*before} == {'dataset/as_of/2026-11-19'}
   other_data = '--config.dataset.seed=7'
   last = run('--as_of=2026-11-20T00:00:00Z', other_data, '--keep_versions=1')
   assert (last['status'], last['as_of']) == ('built', '2026-11-20')

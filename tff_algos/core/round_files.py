@@ -51,11 +51,12 @@ class RoundFiles:
       durable.make_folder(self._folder)  # Raises if it is a file.
     for path in sorted(self._folder.glob('round_*')):
       durable.check_file_place(path)
-      whole = re.fullmatch(rf'round_(\d{{6,}}){self._suffix}', path.name)
-      if whole and 0 < round_num >= int(whole[1]):
+      whole = re.fullmatch(r'round_(\d{6,})', path.stem)
+      is_other = path.suffix != self._suffix
+      if whole and not is_other and 0 < round_num >= int(whole[1]):
         name = self._name(path)
         self._entries[name] = entries.get(name) or records.describe_file(path)
-      elif whole or path.suffix != self._suffix:
+      elif whole or is_other:
         path.unlink()
 
   def write(
@@ -75,7 +76,7 @@ class RoundFiles:
       durable.make_folder(self._folder)
       with durable.replacing(path, 'wb') as file:
         write_to(file)
-    self._entries[self._name(path)] = records.describe_file(path)
+      self._entries[self._name(path)] = records.describe_file(path)
 
   def _name(self, path: pathlib.Path) -> str:
     return f'{self._folder.name}/{path.name}'

@@ -115,6 +115,7 @@ class FederatedDataset(rich_repr.Described):
         its shards on local disk.
 
     Raises:
+      ConfigError: If both `as_of` and `version` are given.
       DataError: If the dataset is missing, half-written, of another schema
         version or damaged.
       InfrastructureError: If the object store cannot be reached.

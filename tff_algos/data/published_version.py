@@ -98,7 +98,8 @@ def _hold_folder(
   with folder_lock.exclusive(cache, busy, _PATIENCE_SECONDS):
     for other in cache.glob(f'{_PREFIX}*'):
       with (
-        contextlib.suppress(errors.WorkdirBusyError, FileNotFoundError),
+        # It is another user's, in use, or no folder of ours.
+        contextlib.suppress(OSError, errors.UserError),
         folder_lock.exclusive(other, busy),
       ):
         shutil.rmtree(other, ignore_errors=True)

@@ -3,6 +3,7 @@
 NumPy in, Python numbers out.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -50,7 +51,20 @@ def is_partial(metrics: Mapping[str, Any], name: str) -> bool:
     metrics: Metrics of a round, numbers or texts.
     name: Name of the mean.
   """
-  return float(metrics.get(f'{_weighted(name)}{_NUM_NAN}') or 0) > 0
+  return float(metrics.get(num_left_out(name)) or 0) > 0
+
+
+def num_left_out(name: str) -> str:
+  """Returns the metric that counts whom a mean over clients leaves out."""
+  return f'{_weighted(name)}{_NUM_NAN}'
+
+
+def whole(metrics: Mapping[str, Any], name: str) -> float:
+  """Returns a metric; NaN if there is none, or if it `is_partial`."""
+  value = metrics.get(name)
+  if value in (None, '') or is_partial(metrics, name):
+    return math.nan
+  return float(value)
 
 
 def _weighted(name: str) -> str:

@@ -82,11 +82,10 @@ def _with_noise(config: mechanism.PrivacyConfig) -> mechanism.PrivacyConfig:
 
   Raises:
     ConfigError: If no noise keeps to the target, or the given noise does not
-      for a single round.
+      for a single round, or is too little to be accounted for.
   """
   if config.noise_multiplier:
-    if config.target_epsilon:
-      _check_first_round(config)
+    _check_first_round(config)
     return config
   return dataclasses.replace(
     config,

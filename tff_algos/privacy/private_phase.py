@@ -205,7 +205,10 @@ def make_private(
     if clusters:
       uploaded['counts'] = trees.scale(counts, share)
     if is_adaptive:
-      uploaded['below'] = share * tf.where(norm <= clip_norm, 0.5, -0.5)
+      # A client without examples has no norm; the server counts it nowhere.
+      has_norm = tf.cast(tf.reduce_any(data.mask > 0), tf.float32)
+      is_below = tf.where(norm <= clip_norm, 0.5, -0.5)
+      uploaded['below'] = share * has_norm * is_below
     uploaded.update(
       (field, result[field])
       for field in phase.aggregation

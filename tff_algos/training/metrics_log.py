@@ -239,8 +239,7 @@ def best_round(
     rows = [
       row
       for row in csv.DictReader(lines)
-      if _is_number(row.get(metric))
-      and not summaries.is_partial(row, metric)
+      if not math.isnan(summaries.whole(row, metric))
       and 0 < int(row['round']) <= last_round
     ]
     if not rows:

@@ -99,8 +99,8 @@ def update(
       f'config.training.selection.metric is {name!r}, which the evaluation of '
       f'round {round_num} does not have; it has {", ".join(sorted(metrics))}'
     )
-  value = float(metrics.get(name, math.nan))
-  if math.isnan(value) or summaries.is_partial(metrics, name):
+  value = summaries.whole(metrics, name)
+  if math.isnan(value):
     has_best = progress.best_round >= 0
     return progress._replace(num_since=progress.num_since + has_best)
   sign = -1 if is_smallest(name, config) else 1

@@ -88,8 +88,6 @@ def test_quantiles():
   whole = np.concatenate(_BLOCKS)
   shares = [(whole < boundary).mean() for boundary in boundaries]
   np.testing.assert_allclose(shares, [0.25, 0.5, 0.75], atol=0.002)
-  one = spec_lib.Feature('a', encoding='bucketize', size=1)
-  assert len(_merged(one, _BLOCKS)['boundaries']) == 1
 
 
 def test_most_frequent_categories():

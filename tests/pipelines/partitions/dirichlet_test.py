@@ -29,14 +29,17 @@ def test_every_example_is_used(counts, num_clients, concentration, seed):
   np.testing.assert_array_equal(quotas.sum(axis=0), counts)
 
 
-@pytest.mark.parametrize('concentration', [0.1, 0.3, 0.6])
-def test_cifar_over_100_clients(concentration):
+@pytest.mark.parametrize(
+  ('concentration', 'num_draws'), [(0.1, 7), (0.3, 1), (0.6, 1)]
+)
+def test_cifar_over_100_clients(concentration, num_draws):
   """The concentrations and the size of the filter-decomposition paper."""
   counts = np.full(10, 5000)
   divided = _divide(counts, 100, concentration, min_examples=10)
   quotas = apportion.apportion(divided.shares, counts)
   assert quotas.sum() == 50_000
   assert quotas.sum(axis=1).min() >= 10
+  assert divided.facts == {'num_draws': num_draws}
 
 
 @pytest.mark.parametrize('concentration', [0.1, 1.0])

@@ -59,8 +59,11 @@ def test_the_tables_of_a_killed_reader_are_removed_and_no_others(
   with dataset_lib.FederatedDataset.open(published[0]) as opened:
     (held,) = cache.iterdir()
     killed = shutil.copytree(held, cache / f'{held.name}_killed')
+    foreign = cache / 'version-of-somebody-else'
+    foreign.touch()
     with dataset_lib.FederatedDataset.open(published[0]):
       assert not killed.exists()
+      foreign.unlink()
       assert len([*cache.iterdir()]) == 2
     assert opened.path.is_dir()
   assert os.listdir(cache) == []

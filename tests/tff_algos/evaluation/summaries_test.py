@@ -1,5 +1,7 @@
 """Summaries over clients against hand-computed numbers."""
 
+import math
+
 import hypothesis
 import numpy as np
 import pytest
@@ -75,6 +77,9 @@ def test_a_mean_is_partial_if_it_leaves_out_clients():
     assert summaries.is_partial({name: 1, 'a_num_nan': 2.0}, name)
   for whole in ({'a_num_nan': 0}, {'a_num_nan': '0.0'}, {'a_num_nan': ''}, {}):
     assert not summaries.is_partial(whole, 'a')
+    assert summaries.whole({**whole, 'a': '0.0'}, 'a') == 0
+    assert math.isnan(summaries.whole({**whole, 'a': ''}, 'a'))
+  assert math.isnan(summaries.whole({'a': 1.0, 'a_num_nan': 2.0}, 'a'))
 
 
 @pytest.mark.parametrize(

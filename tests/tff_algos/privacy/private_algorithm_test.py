@@ -265,6 +265,11 @@ def test_releases_in_two_phases_are_refused(monkeypatch):
     _private(dataclasses.replace(algorithm, phases=both))
 
 
+def test_noise_that_cannot_be_accounted_for_is_refused_before_a_round():
+  with pytest.raises(errors.ConfigError, match='noise multiplier of 0.05 cann'):
+    _private(_build(), noise_multiplier=0.05)
+
+
 def test_training_ends_before_the_budget_is_exceeded():
   algorithm = _private(_build(), noise_multiplier=3.0, target_epsilon=3.0)
   is_spent = [

@@ -107,9 +107,10 @@ def _private_toy(multiplier, size=3, num_clusters=0, **options):
   return phase, extended_state.ExtendedState(_State(model), extra)
 
 
-def _sums(phase, state, updates, labels=None, takes_part=None):
+def _sums(phase, state, updates, labels=None, takes_part=None, sizes=None):
   """Returns the sums over clients that upload these updates."""
   n = len(updates)
+  sizes = np.ones(n, np.float32) if sizes is None else sizes
   labels = np.zeros(n, np.int32) if labels is None else labels
   takes_part = np.ones(n, bool) if takes_part is None else takes_part
   message = phase.make_message(state)
@@ -124,7 +125,7 @@ def _sums(phase, state, updates, labels=None, takes_part=None):
         algorithm_lib.ClientData(
           tf.constant(updates[i])[tf.newaxis],
           tf.constant(labels[i])[tf.newaxis],
-          tf.ones([1]),
+          tf.constant(sizes[i])[tf.newaxis],
         ),
         tf.constant([0, i]),
       ),
@@ -177,6 +178,15 @@ def test_the_clipping_norm_follows_that_of_tensorflow_privacy():
     clip = theirs.sum_state.l2_norm_clip
     np.testing.assert_allclose(state.extra.clip_norm, clip, rtol=1e-6)
     np.testing.assert_allclose(metrics['clip_norm'], clip, rtol=1e-6)
+
+
+def test_clients_without_examples_do_not_move_the_clipping_norm():
+  phase, state = _private_toy(0.0, clip_norm=2.0, adaptive_clipping=_ADAPTIVE)
+  expected, _ = _one_round(phase, state, _UPDATES)
+  both = np.concatenate([_UPDATES, np.zeros_like(_UPDATES)])
+  sizes = np.float32([1] * 4 + [0] * 4)
+  found, _ = _one_round(phase, state, both, sizes=sizes)
+  np.testing.assert_array_equal(found.extra.clip_norm, expected.extra.clip_norm)
 
 
 def test_all_clusters_of_a_client_are_clipped_together():
@@ -278,8 +288,12 @@ def test_noise_of_a_fixed_order_is_that_of_a_tree():
 
 
 @pytest.mark.parametrize('name', ['fed_avg', 'ifca', 'fed_soft'])
-def test_with_no_noise_to_speak_of_a_round_is_that_of_the_algorithm(name):
+def test_with_no_noise_to_speak_of_a_round_is_that_of_the_algorithm(
+  name, monkeypatch
+):
   """Of clients with equally many examples, which all have the same weight."""
+  # So little noise cannot be accounted for.
+  monkeypatch.setattr(accounting, 'epsilon', lambda *_: 0.0)
   config = mechanism.PrivacyConfig(noise_multiplier=1e-12, clip_norm=1e3)
   found, expected = (
     _run(_build(name, one, 'mlp'), 1, sizes=(4, 0, 4, 4, 4))

@@ -20,14 +20,15 @@ def _hold(folder):
 def _compete(folder):
   """Each holder takes and removes a file that must not be there already."""
   sentinel = pathlib.Path(folder) / 'held'
-  end = time.monotonic() + 0.5
+  end, num_refused = time.monotonic() + 0.5, 0
   while time.monotonic() < end:
     try:
       with workdir.lock(pathlib.Path(folder)):
         os.close(os.open(sentinel, os.O_CREAT | os.O_EXCL))
         sentinel.unlink()
     except errors.WorkdirBusyError:
-      pass
+      num_refused += 1
+  print(num_refused)
 
 
 def _use(folder):
@@ -87,6 +88,7 @@ def test_many_processes_never_hold_it_together(launcher, tmp_path):
   assert [(one.wait().returncode, one.stderr) for one in children] == [
     (0, '')
   ] * 6
+  assert sum(int(one.stdout) for one in children) > 0
 
 
 def test_unusable_folder_is_one_clear_error(tmp_path):

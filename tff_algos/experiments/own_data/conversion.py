@@ -236,13 +236,15 @@ def from_huggingface(
       )
     parts = {_TRAIN: data['train']}
     parts |= {_TEST: data['test']} if 'test' in data else {}
-  names = {
-    name: getattr(part.features.get(label), 'names', None)
-    for name, part in parts.items()
-  }
+  names = getattr(parts[_TRAIN].features.get(label), 'names', None)
   tables = {
     name: {
-      key: _spelled(part[key], names[name] if key == label else None)
+      key: _spelled(
+        part[key],
+        getattr(part.features.get(label), 'names', names)
+        if key == label
+        else None,
+      )
       for key in part.column_names
     }
     for name, part in parts.items()
@@ -254,7 +256,7 @@ def from_huggingface(
     folder,
     given,
     features,
-    names[_TRAIN],
+    names,
     dataset,
   )
 
@@ -291,8 +293,9 @@ def _pair(client: str, pair: Any) -> tuple[Array, Array]:
 def _join(what: str, arrays: Sequence[Array]) -> Array:
   """Returns the arrays of all clients as one, of one kind of dtype."""
   arrays = [one for one in arrays if len(one)] or [*arrays[:1]]
-  kinds = {  # Bytes are pixels, and other integers are none.
-    (one.dtype.kind, one.dtype == np.uint8, one.shape[1:]) for one in arrays
+  pixels = np.uint8 if what == 'features' else None
+  kinds = {
+    (one.dtype.kind, one.dtype == pixels, one.shape[1:]) for one in arrays
   }
   if len(kinds) > 1:
     raise errors.DataError(
@@ -341,10 +344,17 @@ def _spelled(values: Iterable[Any], names: Sequence[str] | None) -> list[Any]:
     names: Names of the classes, if the values are their numbers.
   """
   if names is not None:
-    return [
-      None if one is None or one < 0 else names[int(one)] for one in values
-    ]
+    return [_class_name(one, names) for one in values]
   return [_image_bytes(one) for one in values]
+
+
+def _class_name(value: Any, names: Sequence[str]) -> str | None:
+  """Returns a label in words; None for -1, a missing one."""
+  if value is None or isinstance(value, str):
+    return value
+  if value >= len(names):
+    return str(value)  # A dead letter.
+  return names[int(value)] if value >= 0 else None
 
 
 def _image_bytes(value: Any) -> Any:

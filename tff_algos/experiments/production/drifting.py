@@ -102,20 +102,22 @@ def measure(
 
 
 def require_accepted(
-  report: dict[str, Any], folder: str | os.PathLike[str]
+  report: dict[str, Any],
+  folder: str | os.PathLike[str],
+  remedy: str = 'mend the raw data and build the dataset anew',
 ) -> None:
   """Raises NotApprovedError if a measure exceeds its threshold.
 
   Args:
     report: That of `measure`; accepted if it is empty.
     folder: Workdir of the run, which has it.
+    remedy: What to do with bad data.
   """
   if failures := report.get('exceeded'):
     raise errors.NotApprovedError(
       f'the data drifted from those of {report["parent"]}: '
       f'{"; ".join(failures)}. Look at {pathlib.Path(folder, drift.REPORT)}; '
-      f'then mend the raw files, remove {folder}, which keeps its version, and '
-      'start the date again; or raise the threshold to train on them'
+      f'then {remedy}, or raise the threshold to train on them'
     )
 
 

@@ -107,14 +107,21 @@ def read(folder: str | os.PathLike[str]) -> GateRecord | None:
     raise errors.DataError(f'{path} is damaged: {error}. {_REMEDY}') from None
 
 
-def require_blessed(record: GateRecord) -> None:
-  """Raises NotApprovedError with all reasons unless the record is blessed."""
+def require_blessed(
+  record: GateRecord, remedy: str = 'mend the data and train anew'
+) -> None:
+  """Raises NotApprovedError with all reasons unless the record is blessed.
+
+  Args:
+    record: The record.
+    remedy: What to do with bad data.
+  """
   if not record.blessed:
     raise errors.NotApprovedError(
       f'the gate refuses round {record.round_num}: '
       f'{"; ".join(record.reasons)}. The exported models stay as they are. '
-      'After a false alarm raise the threshold and run the gate again; after '
-      'bad data, mend the raw files, remove the run and do it anew'
+      'After a false alarm raise the threshold and run the same command again; '
+      f'after bad data {remedy}'
     )
 
 

@@ -363,7 +363,12 @@ class _Night:
     """
     if not (self._run / checkpoint.FOLDER).exists():
       report = drifting.measure(self._config, self._run, self._parent)
-      drifting.require_accepted(report, self._run)
+      drifting.require_accepted(report, self._run, self._remedy)
+
+  @property
+  def _remedy(self) -> str:
+    """Returns what to do with bad data: the run keeps its dataset version."""
+    return f'mend the raw files, remove {self._run} and start the date again'
 
   def _train(self) -> None:
     """Trains and evaluates."""
@@ -392,7 +397,7 @@ class _Night:
     if not record.blessed:  # Else it is written after the release, at its end.
       lineage.write(self._config, self._run, self._export)
     evaluating.write_report(self._config, self._run)
-    gate_record.require_blessed(record)
+    gate_record.require_blessed(record, self._remedy)
 
   def _is_backfill(self) -> bool:
     """Returns whether models of a later date would be replaced."""

@@ -267,10 +267,9 @@ class _TrialQueue:
     trial.num_bytes = num_bytes
     rounds = enumerate(progress_table.read_rounds(task.folder))
     for round_num, row in rounds:
-      score = float(row.get(self._objective.metric) or math.nan)
+      score = summaries.whole(row, self._objective.metric)
       step = len(trial.scores) * (self._num_rounds + 1) + round_num
-      is_partial = summaries.is_partial(row, self._objective.metric)
-      if math.isnan(score) or is_partial or step in trial.reported:
+      if math.isnan(score) or step in trial.reported:
         continue
       trial.reported.add(step)
       trial.optuna_trial.report(score, step)
@@ -473,10 +472,7 @@ class _TrialQueue:
     """Returns the objective of a finished run; NaN if it has diverged."""
     path = self._workdir / run / 'evaluation' / 'summary.json'
     last = sealed_json.read(path, 'Evaluate the run again.')['last']
-    name = self._objective.metric
-    if summaries.is_partial(last, name):
-      return math.nan
-    return float(last.get(name, math.nan))
+    return summaries.whole(last, self._objective.metric)
 
   def _tell(self, trial: _Trial) -> None:
     """Ends a trial with the mean of its scores."""

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from tff_algos.evaluation import summaries
 from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.reports.sweep import sweep as sweep_lib
 from tff_algos.reports.sweep import sweep_table
@@ -39,7 +40,9 @@ def read(sweep: sweep_lib.Sweep) -> list[Trial]:
   for (number, *values), runs in planned.items():
     cell = cells.get((number, *values))
     points = cell.last if cell else ()
-    objective = sweep_lib.spread(points, search.metric)
+    objective = sweep_lib.spread_of(
+      [summaries.whole(point, search.metric) for point in points]
+    )
     outcome = _outcome(runs, len(points), objective.num, search.num_seeds)
     found.append(Trial(number, tuple(values), objective, outcome))
   return sorted(found, key=lambda trial: trial.number)

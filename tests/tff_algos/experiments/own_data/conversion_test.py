@@ -395,6 +395,7 @@ class _Dataset:
     _Dataset(4),
     _Dataset(4, labels=(2, 0), names=('dog', 'eel', 'cat')),
     _Dataset(4, labels=('cat', 'dog'), names=()),
+    _Dataset(4, names=()),
   ],
 )
 def test_dataset_of_images_and_class_labels(tmp_path, test):

@@ -207,8 +207,7 @@ def test_a_planted_shift_fails_the_run_after_its_report(parent, tmp_path):
     errors.NotApprovedError,
     match=r'from those of run: feature_shift is 1\.\d+, above '
     r'config\.drift\.max_feature_shift=0\.5\. Look at .*drift\.json; then mend '
-    f'the raw files, remove {tmp_path}, which keeps its version, and start the '
-    'date again; or raise the threshold',
+    'the raw data and build the dataset anew, or raise the threshold',
   ):
     drifting.require_accepted(report, tmp_path)
   assert report == sealed_json.read(tmp_path / drift.REPORT, '')

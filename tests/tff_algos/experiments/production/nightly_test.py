@@ -17,6 +17,7 @@ from tff_algos.experiments.production import (
   gating,
   lineage,
   nightly,
+  releasing,
 )
 from tff_algos.export import releases
 from tff_algos.stores import objects as objects_lib
@@ -98,6 +99,8 @@ def make_trained(third, tmp_path):
   )
   before = raw_data.file_bytes(third.raw)
   yield third._replace(folder=folder)
+  for name in raw_data.file_bytes(third.raw):
+    (third.raw / name).unlink()
   for name, content in before.items():
     (third.raw / name).write_bytes(content)
 
@@ -201,15 +204,16 @@ def test_a_backfill_is_not_released(production):
   assert later['parent'] == f'runs/{nights.SECOND}'
 
 
-def test_an_older_night_never_replaces_newer_models(production):
+def test_an_older_night_never_replaces_newer_models(trained):
   """Neither trained for longer nor removed and done anew."""
   longer = {'num_rounds': nights.NUM_ROUNDS + 1}
-  assert production.run(nights.FIRST, training=longer)['status'] == 'backfilled'
-  shutil.rmtree(production.run_folder(nights.FIRST))
-  nights.write_day(production.raw, nights.FIRST, turns_labels=True)
-  result = production.run(nights.FIRST)
-  assert (result['status'], result['current_version']) == ('backfilled', 2)
-  assert len(production.history) == 2
+  assert trained.run(nights.FIRST, training=longer)['status'] == 'backfilled'
+  trained.run(nights.THIRD)
+  shutil.rmtree(trained.run_folder(nights.SECOND))
+  nights.write_day(trained.raw, nights.SECOND, 'bcdyz', turns_labels=True)
+  result = trained.run(nights.SECOND)
+  assert (result['status'], result['current_version']) == ('backfilled', 3)
+  assert len(trained.history) == 3
 
 
 def test_what_affects_no_result_releases_nothing_anew(made, production):
@@ -360,6 +364,25 @@ def test_a_rollback_while_a_night_is_gated(trained, monkeypatch):
   with pytest.raises(errors.NotApprovedError, match='which was rolled back'):
     trained.run(nights.THIRD)
   assert len(trained.history) == 3
+
+
+@pytest.mark.slow
+def test_a_tracker_that_failed_is_asked_by_the_night_again(
+  trained, monkeypatch
+):
+  sent = []
+
+  def register(config, folder, bundles):
+    sent.append([bundle.name for bundle in bundles])
+    if len(sent) == 1:
+      raise errors.InfrastructureError('away')
+
+  monkeypatch.setattr(releasing.tracking, 'register', register)
+  with pytest.raises(errors.InfrastructureError, match='away'):
+    trained.run(nights.THIRD)
+  for _ in range(2):
+    trained.run(nights.THIRD)
+  assert sent == [['3', '3']] * 2
 
 
 def test_drift_is_that_from_the_checkpoint_that_is_continued(production):

@@ -70,6 +70,18 @@ def test_a_share_of_a_final_value_that_is_no_scale_is_not_reached(
   assert found[target_lib.ROUNDS] == 1
 
 
+def test_a_mean_that_leaves_out_clients_reaches_nothing(tmp_path):
+  """0.9 in round 2 is of who is left; 0.6 of all follows in round 3."""
+  fake_sweep.write_run(tmp_path, level=0.8, num_rounds=4)
+  run = run_lib.read(tmp_path)
+  run.rounds.columns[_TEST] = ('0.0', '0.2', '0.9', '0.6', '0.8')
+  run.rounds.columns[f'{_TEST}_num_nan'] = ('0', '0', '2', '0', '1')
+  found = target_lib.spent_until(run, target_lib.Target(_TEST, 0.6))
+  assert found[target_lib.ROUNDS] == 3
+  found = target_lib.spent_until(run, target_lib.Target(_TEST, 0.5, True))
+  assert len(found) == 3 and all(map(math.isnan, found.values()))
+
+
 def test_of_an_error_a_share_is_more_than_the_end(tmp_path):
   """It rises from 0 to 0.8, and all of it is below 0.8 / 0.95."""
   name = 'participating/test/personalized/mse'

@@ -76,6 +76,19 @@ def test_a_trial_with_a_seed_that_diverged_is_not_ranked(tmp_path):
   ]
 
 
+def test_a_trial_with_a_seed_whose_mean_leaves_out_clients_is_not_ranked(
+  tmp_path,
+):
+  name = 'participating/test/personalized/accuracy'
+  plan = fake_sweep.write(tmp_path, {(0, 0.1): (0.9, 0.9)}, _AXES)
+  search = plan_lib.Search(name, True, 2)
+  fake_sweep.write_plan(tmp_path, plan._replace(search=search))
+  sweep = sweep_lib.read(tmp_path)
+  sweep.cells[0].last[1][f'{name}_num_nan'] = 1.0
+  assert not trials.ranked(sweep)
+  assert trials.rows(sweep)[0]['outcome'].endswith('in 1 of 2 seeds')
+
+
 def test_text_has_the_best_first(tmp_path):
   lines = trials.text(_read(tmp_path)).splitlines()
   assert lines[0].split() == ['trial', 'weight', 'objective', 'outcome']
