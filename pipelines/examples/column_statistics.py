@@ -157,10 +157,10 @@ class Quantiles(Statistic):
   def finish(self, feature: spec_lib.Feature) -> dict[str, Any]:
     """See base class."""
     _check_any(not self._digest.is_empty(), feature)
-    shares = np.arange(1, feature.size or 1) / (feature.size or 1)
+    size = feature.size or 1
     quantiles = {
       float(np.float32(self._digest.get_quantile(share)))
-      for share in [*shares, *([0.5] if not len(shares) else [])]
+      for share in np.arange(1, size) / size
     }
     return {'boundaries': sorted(quantiles)}
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import model as model_lib
 from tff_algos.export import bundle as bundle_lib
-from tff_algos.export import dependencies, prediction, validation
+from tff_algos.export import dependencies, prediction
 
 _Outputs = Mapping[str, tf.Tensor]
 
@@ -52,42 +52,22 @@ def store(
   newcomers = algorithm.newcomers
   if not newcomers:
     return Stored((), None)
-  leaves = tf.nest.flatten(server_state)
-  specs = [tf.TensorSpec(leaf.shape, leaf.dtype) for leaf in leaves]
-
-  def weights_of_leaves(*values: tf.Tensor) -> Any:
-    *leaves, membership = values
-    return newcomers.weights(
-      tf.nest.pack_sequence_as(server_state, leaves), membership
-    )
-
-  *is_used, _ = dependencies.used_leaves(
-    weights_of_leaves,
-    *specs,
-    tf.TensorSpec([algorithm.num_clusters], tf.float32),
+  membership = tf.TensorSpec([algorithm.num_clusters], tf.float32)
+  is_used, _ = dependencies.used_leaves(
+    newcomers.weights, server_state, membership
   )
-  variables, added = {}, []
-  for i, leaf in enumerate(leaves):
-    if not is_used[i]:
-      continue
-    held = [variable for array, variable in stored if array is leaf]
-    if not held:
-      validation.check_finite('an array of the server state', leaf)
-      held = [tf.Variable(leaf, trainable=False)]
-      added += held
-    variables[i] = held[0]
+  variables = dependencies.store(server_state, is_used, stored)
+  held = {id(variable) for _, variable in stored}
 
   def weights_of(membership: tf.Tensor) -> Any:
-    values = [
-      tf.convert_to_tensor(variables[i])
-      if i in variables
-      else tf.zeros(spec.shape, spec.dtype)
-      for i, spec in enumerate(specs)
-    ]
-    return weights_of_leaves(*values, membership)
+    state = dependencies.complete(server_state, variables)
+    return newcomers.weights(state, membership)
 
   model = algorithm.personalized_model
-  return Stored(added, lambda x, rows: _predict(model, weights_of, x, rows))
+  return Stored(
+    [one for one in variables.values() if id(one) not in held],
+    lambda x, rows: _predict(model, weights_of, x, rows),
+  )
 
 
 def samples(

@@ -244,24 +244,19 @@ class _StoredStates:
     self._algorithm = algorithm
     self._server_state = server_state
     self._client_state = client_states.state_of(load_states, 0)
-    leaves = tf.nest.flatten(server_state)
-    self._num_server = len(leaves)
-    specs = [
-      tf.TensorSpec(leaf.shape, leaf.dtype)
-      for leaf in [*leaves, *tf.nest.flatten(self._client_state)]
-    ]
-    self._specs = specs
-    *used, _ = dependencies.used_leaves(
-      self._weights_of_leaves, *specs, tf.TensorSpec([], tf.int32)
+    used_server, used_clients, _ = dependencies.used_leaves(
+      algorithm.personalized_weights,
+      server_state,
+      self._client_state,
+      tf.TensorSpec([], tf.int32),
     )
-    self.variables = {}
-    for i, leaf in enumerate(leaves):
-      if used[i]:
-        validation.check_finite('an array of the server state', leaf)
-        self.variables[i] = bundle_lib.variable(leaf)
+    self.variables = dependencies.store(server_state, used_server)
     self.clients = client_states.ClientStates(
-      specs[self._num_server :],
-      np.flatnonzero(used[self._num_server :]).tolist(),
+      [
+        tf.TensorSpec(leaf.shape, leaf.dtype)
+        for leaf in tf.nest.flatten(self._client_state)
+      ],
+      np.flatnonzero(tf.nest.flatten(used_clients)).tolist(),
       load_states,
       num_clients,
     )
@@ -272,22 +267,11 @@ class _StoredStates:
       i: tf.convert_to_tensor(variable)
       for i, variable in self.variables.items()
     }
-    for i, leaf in self.clients.read(client_index).items():
-      stored[self._num_server + i] = leaf
-    leaves = [
-      stored[i] if i in stored else tf.zeros(spec.shape, spec.dtype)
-      for i, spec in enumerate(self._specs)
-    ]
-    return self._weights_of_leaves(*leaves, client_index)
-
-  def _weights_of_leaves(
-    self, *leaves_and_index: tf.Tensor
-  ) -> model_lib.Weights:
-    *leaves, index = leaves_and_index
+    of_client = self.clients.read(client_index)
     return self._algorithm.personalized_weights(
-      tf.nest.pack_sequence_as(self._server_state, leaves[: self._num_server]),
-      tf.nest.pack_sequence_as(self._client_state, leaves[self._num_server :]),
-      index,
+      dependencies.complete(self._server_state, stored),
+      dependencies.complete(self._client_state, of_client),
+      client_index,
     )
 
 

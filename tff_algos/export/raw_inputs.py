@@ -89,12 +89,18 @@ class RawInputs(tf.Module):
       return tf.identity(x)
 
 
-def argument_names(columns: Iterable[str]) -> dict[str, str]:
+def argument_names(
+  columns: Iterable[str], prefix: str = 'column_'
+) -> dict[str, str]:
   """Returns column -> name of the signature's input, distinct.
 
   A name in ASCII letters, digits and underscores stays; other characters become
   underscores, and a number is appended where two would be the same, or differ
   only in case, as TensorFlow takes them for the same.
+
+  Args:
+    columns: Names of columns, or of other values.
+    prefix: Put before a name that starts with no letter.
   """
   columns = list(columns)
   kept: dict[str, str] = {}
@@ -107,7 +113,7 @@ def argument_names(columns: Iterable[str]) -> dict[str, str]:
       continue
     stem = _NO_LETTER_OR_DIGIT.sub('_', column)
     if not stem[:1].isalpha():
-      stem = f'column_{stem}'
+      stem = f'{prefix}{stem}'
     name, number = stem, 2
     while name.lower() in taken or not _is_valid(name):
       name, number = f'{stem}_{number}', number + 1

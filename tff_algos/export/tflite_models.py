@@ -8,7 +8,8 @@ Signatures (`x` is `[batch, *input_shape]`):
   that all signatures of the interpreter use. A mixture of models has none: SGD
   would leave the simplex of its membership.
 - `get_weights`: -> the weights by name, with `_` for what is no letter, digit
-  or underscore, and a number where two would be the same but for case.
+  or underscore, `weight_` before one that starts with no letter, and a number
+  where two would be the same but for case.
 - `set_weights`: the weights by these names -> their number.
 
 The file is never changed; weights are kept by `get_weights`, and given to a new
@@ -36,6 +37,7 @@ from tff_algos.export import (
   manifest,
   personalized_models,
   prediction,
+  raw_inputs,
   validation,
 )
 
@@ -241,27 +243,19 @@ def _signatures(
 
 def _named(weights: Mapping[str, Any]) -> dict[str, Any]:
   """Returns the leaves of weights by names that TFLite takes."""
-  named: dict[str, Any] = {}
-  taken: set[str] = set()
-  for stem, value in _leaves(weights):
-    name, number = stem, 2
-    # TensorFlow takes inputs that differ only in case for the same.
-    while name.lower() in taken:
-      name, number = f'{stem}_{number}', number + 1
-    taken.add(name.lower())
-    named[name] = value
-  return named
+  leaves = dict(_leaves(weights))
+  names = raw_inputs.argument_names(leaves, prefix='weight_')
+  return {names[path]: value for path, value in leaves.items()}
 
 
 def _leaves(
   weights: Mapping[str, Any], prefix: str = ''
 ) -> Iterator[tuple[str, Any]]:
   for key, value in weights.items():
-    name = prefix + re.sub(r'\W', '_', key, flags=re.ASCII)
     if isinstance(value, Mapping):
-      yield from _leaves(value, f'{name}_')
+      yield from _leaves(value, f'{prefix}{key}/')
     else:
-      yield name, value
+      yield f'{prefix}{key}', value
 
 
 def _check_predicts(

@@ -147,7 +147,8 @@ class Feature:
     if self.encoding in _SIZES and self.size is None:
       object.__setattr__(self, 'size', _SIZES[self.encoding])
     if self.size is not None:
-      checks.check_int(f'size of {what}', self.size, minimum=1)
+      minimum = 2 if self.encoding == BUCKETIZE else 1
+      checks.check_int(f'size of {what}', self.size, minimum=minimum)
     if self.length is not None:
       checks.check_int(f'length of {what}', self.length, minimum=1)
     self._check_given()

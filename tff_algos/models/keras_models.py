@@ -151,7 +151,7 @@ def replace_batch_norm(
   """Returns a new Keras model with group in place of batch normalization.
 
   For published architectures such as `tf.keras.applications.EfficientNetB0`;
-  weights are new. Call it in `build_fn`.
+  weights are new, the other options of a layer stay. Call it in `build_fn`.
 
   Args:
     keras_model: Functional or sequential; normalizes the last axis.
@@ -159,8 +159,8 @@ def replace_batch_norm(
       taken, or 1 where examples are vectors.
 
   Raises:
-    ConfigError: If it normalizes another axis, or a value of another layer was
-      set, which would be lost.
+    ConfigError: If it has no input yet, it normalizes another axis, or a value
+      of another layer was set, which would be lost.
   """
 
   def clone(layer: tf.keras.layers.Layer) -> tf.keras.layers.Layer:
@@ -176,6 +176,11 @@ def replace_batch_norm(
           'adapt the layer, or load its weights'
         )
       return layer.__class__.from_config(layer.get_config())
+    if not layer.inbound_nodes:
+      raise errors.ConfigError(
+        f'Keras layer {layer.name!r} has no input yet: put '
+        'tf.keras.Input(input_shape) first in the tf.keras.Sequential'
+      )
     last = len(layer.input_shape) - 1
     if layer.axis not in (-1, last, [last]):
       raise errors.ConfigError(
@@ -185,13 +190,11 @@ def replace_batch_norm(
     channels = int(layer.input_shape[-1])
     # Without places, a group of one unit would be constant.
     most = max_groups if last > 1 else 1
-    return tf.keras.layers.GroupNormalization(
-      max(g for g in range(1, most + 1) if channels % g == 0),
-      epsilon=layer.epsilon,
-      center=layer.center,
-      scale=layer.scale,
-      name=layer.name,
-    )
+    groups = max(g for g in range(1, most + 1) if channels % g == 0)
+    options = tf.keras.layers.GroupNormalization().get_config()
+    options |= {k: v for k, v in layer.get_config().items() if k in options}
+    options |= {'groups': groups, 'axis': -1}
+    return tf.keras.layers.GroupNormalization.from_config(options)
 
   return tf.keras.models.clone_model(keras_model, clone_function=clone)
 

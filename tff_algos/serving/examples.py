@@ -40,7 +40,7 @@ def ask(
   Args:
     model: The model.
     method: `CLASSIFY` or `REGRESS`.
-    signature_name: Name of the signature; '' for that of the method's name.
+    signature_name: Name of the signature.
     examples: At least one.
     config: Limits.
     respond: Outputs -> content of the answer.
@@ -48,17 +48,17 @@ def ask(
   Raises:
     RequestError: If the model has no such signature, or there are too many.
   """
-  name = signature_name or method
-  found = model.signature(name).method_name
+  signature = model.signature(signature_name)
+  found = signature.method_name
   if found != f'tensorflow/serving/{method}':
     raise errors.RequestError(
-      f'signature {name!r} of model {model.name!r} is for {found}, not for '
-      f'tensorflow/serving/{method}'
+      f'signature {signature_name!r} of model {model.name!r} is for {found}, '
+      f'not for tensorflow/serving/{method}'
     )
   serialized = [example.SerializeToString() for example in examples]
   inputs = {'inputs': np.array(serialized, object)}
-  tensors.check_size(inputs, model.signature(name), config)
-  return batching.Question(model, name, inputs, respond)
+  tensors.check_size(inputs, signature, config)
+  return batching.Question(model, signature_name, inputs, respond)
 
 
 def from_input(

@@ -513,7 +513,7 @@ def _ask_examples(
   return examples.ask(
     model,
     method,
-    _signature_name(request),
+    _signature_name(request) or method,
     examples.from_json(request, model.numbers, config),
     config,
     lambda outputs: _dump({'result': result(outputs)}),

@@ -165,7 +165,7 @@ def _network(*names):
 
 
 def test_weights_of_names_that_tflite_takes_for_one(tmp_path):
-  model = _network('fc-1', 'fc_1', 'Fc_1')
+  model = _network('fc-1', 'fc_1', 'Fc_1', '1x1', '_1x1')
   weights = tf.nest.map_structure(
     np.asarray, model.initialize(tf.constant([0, 5]))
   )
@@ -174,11 +174,12 @@ def test_weights_of_names_that_tflite_takes_for_one(tmp_path):
   device('train', x=X, label=label, learning_rate=RATE)
   trained = device('get_weights')
   assert set(trained) == {
-    *('fc_1_kernel', 'fc_1_kernel_2', 'Fc_1_kernel_3', 'unused')
+    *('fc_1_kernel', 'fc_1_kernel_2', 'Fc_1_kernel_3', 'unused'),
+    *('weight_1x1_kernel', 'weight__1x1_kernel'),
   }
   np.testing.assert_array_equal(trained['unused'], weights['unused'])
   other = _Device(tflite_models.convert(model, weights, tmp_path / 'scratch'))
-  assert other('set_weights', **trained)['num_weights'] == 4
+  assert other('set_weights', **trained)['num_weights'] == 6
   np.testing.assert_array_equal(
     other('predict', x=X)['logits'], device('predict', x=X)['logits']
   )

@@ -46,6 +46,7 @@ def test_defaults_by_type():
     ({'type': 'text', 'encoding': 'ids'}, 'needs a length'),
     ({'encoding': 'bucketize', 'length': 3}, 'cannot be bucketized'),
     ({'type': 'category', 'size': 0}, 'size'),
+    ({'encoding': 'bucketize', 'size': 1}, 'size of .* must be .*2, got 1'),
   ],
 )
 def test_bad_feature(values, text):

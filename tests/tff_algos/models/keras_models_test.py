@@ -542,6 +542,12 @@ _OUTSIDE.build((None, 6))
       r'inputs numbers \(3,\), city \(1,\): its examples are vectors of 4 feat',
     ),
     (_subclassed, "'net' is a subclass without declared inputs"),
+    (
+      lambda: keras_models.replace_batch_norm(
+        tf.keras.Sequential([L.Dense(3), L.BatchNormalization(name='norm')])
+      ),
+      r"'norm' has no input yet: put tf.keras.Input\(input_shape\) first",
+    ),
     (lambda: 3, r'must return a tf.keras.Model, got 3'),
   ],
 )
@@ -594,6 +600,25 @@ def test_group_norm_of_dense_layers_has_one_group():
     )
   )
   assert replaced.get_layer('norm').groups == 1
+
+
+def test_group_norm_has_the_options_of_the_norm():
+  options = {
+    'trainable': False,
+    'dtype': 'mixed_bfloat16',
+    'beta_initializer': tf.keras.initializers.Constant(2.0),
+    'gamma_initializer': 'zeros',
+    'beta_regularizer': 'l2',
+    'gamma_regularizer': 'l1',
+    'beta_constraint': 'non_neg',
+    'gamma_constraint': 'unit_norm',
+  }
+  norm = L.BatchNormalization(axis=[1], **options)
+  replaced = keras_models.replace_batch_norm(_net(norm)).layers[0]
+  before, after = norm.get_config(), replaced.get_config()
+  assert {name: after[name] for name in options} == {
+    name: before[name] for name in options
+  }
 
 
 def test_group_norm_takes_its_place_in_a_nested_model():

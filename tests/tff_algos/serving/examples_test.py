@@ -106,7 +106,7 @@ def test_regressions():
   question = examples.ask(
     model,
     examples.REGRESS,
-    '',
+    'regress',
     rows,
     server_config.ServerConfig(),
     examples.regressions,

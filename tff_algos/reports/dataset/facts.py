@@ -145,12 +145,12 @@ def _samples(
 ) -> schema_lib.Examples:
   """Returns held-out examples, or those of the client with most of them."""
   held_out = dataset.held_out(source)
-  if held_out.num_examples:
+  counts = clients[f'{schema_lib.TRAIN}_source_counts'].to_pylist()
+  if held_out.num_examples or not counts:
     # Copied: a view would keep all examples in memory.
     return schema_lib.Examples(
       *(column[:_MAX_SAMPLES].copy() for column in held_out)
     )
-  counts = clients[f'{schema_lib.TRAIN}_source_counts'].to_pylist()
   richest = max(range(len(counts)), key=lambda i: counts[i][source])
   client_id = clients['client_id'][richest].as_py()
   examples = dataset.examples(client_id, schema_lib.TRAIN)

@@ -184,10 +184,10 @@ def _locked_partition(run: run_lib.Run) -> Iterator[str]:
 
 def _no_best_round(run: run_lib.Run) -> Iterator[str]:
   """Warns if there is no best round by validation."""
-  splits = (run.config.get('dataset') or {}).get('splits') or {}
-  if splits.get('validation_ratio') == 0 and not run.summary.get(
-    'best_by_validation'
-  ):
+  name = 'num_validation_examples'
+  if run.summary.get('best_by_validation') or name not in run.clients:
+    return
+  if not run.clients.numbers(name)[run.is_participating].any():
     yield (
       'There is no best round by validation, as no client has validation '
       'examples; config.dataset.splits.validation_ratio sets their share.'

@@ -112,7 +112,7 @@ def _by_seed(cell: sweep_lib.Cell, name: str) -> dict[int, float]:
       np.isnan(value) and point.get(f'{known}_num_nan') == 0
     ):
       continue
-    found[seed] = np.nan if summaries.is_partial(point, known) else value
+    found[seed] = summaries.whole(point, known)
   return found
 
 

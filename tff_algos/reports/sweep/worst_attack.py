@@ -6,6 +6,7 @@ adversary selects the attack.
 
 from typing import NamedTuple
 
+from tff_algos.evaluation import summaries
 from tff_algos.reports.sweep import plan, sweep_table
 from tff_algos.reports.sweep import sweep as sweep_lib
 
@@ -24,8 +25,8 @@ class Row(NamedTuple):
   Attributes:
     label: Label of the combination.
     scores: Mean and deviation over seeds under each attack; missing ones are
-      `sweep_table.ABSENT`, and one with seeds that are NaN or infinite says
-      how many diverged.
+      `sweep_table.ABSENT`, and one with seeds that are NaN or infinite, or so
+      for some client, says how many diverged.
     worst: Worst score; the attack under which most seeds diverged, if any did.
     attack: Attack with the worst score.
   """
@@ -110,9 +111,11 @@ def sentences(sweep: sweep_lib.Sweep) -> list[str]:
 def _scores(sweep, cell) -> _Scores:
   names = [f'{metric}/{sweep.example.score_name}' for metric in _METRICS]
   for name in names:
-    points = [point for point in cell.last if name in point]
-    if points:
-      return _Scores(sweep_lib.spread(points, name), len(points))
+    means = [
+      summaries.whole(point, name) for point in cell.last if name in point
+    ]
+    if means:
+      return _Scores(sweep_lib.spread_of(means), len(means))
   return _Scores(sweep_lib.spread_of(()), 0)
 
 

@@ -120,16 +120,20 @@ def test_a_source_is_titled_by_its_file(option, file):
   assert facts.title == f'invented: {file}'
 
 
-def test_clients_without_labels_are_left_out(tmp_path):
+@pytest.mark.parametrize('num_labelled', [3, 0])
+def test_clients_without_labels_are_left_out(tmp_path, num_labelled):
   """They have no planted mixture, by which others are ordered."""
   noise = {'kind': 'noise', 'noise_levels': (0.0, 0.5)}
+  ids = scoring.CLIENT_IDS
   scoring.build_dataset_of_known_clients(
-    tmp_path, ('eve', 'finn'), distributions=noise
+    tmp_path, ids[num_labelled:], distributions=noise
   )
   folder = integrity.find_current(tmp_path / 'dataset')
   with staging.open_staging(tmp_path / 'dataset') as opened:
     statistics.measure(opened, folder)
   facts = facts_lib.read(folder)
-  assert facts.client_ids == ('anna', 'b/2', 'çelik')
-  assert len(facts.labels) == len(facts.sources) == len(facts.mixture) == 3
-  assert sorted(picture_rows.similar_side_by_side(facts)) == [0, 1, 2]
+  assert facts.client_ids == ids[:num_labelled]
+  for columns in (facts.labels, facts.sources, facts.mixture):
+    assert len(columns) == num_labelled
+  rows = picture_rows.similar_side_by_side(facts)
+  assert sorted(rows) == [*range(num_labelled)]

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.testing import fake_workdir
+from tests.testing import csv_files, fake_workdir
 from tff_algos.core import sealed_json
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.run import warning_texts
@@ -193,9 +193,19 @@ def test_a_partition_that_is_not_to_be_warned_of(workdir, moved, memory, ari):
 
 
 def test_without_validation_examples_there_is_no_best_round(tmp_path):
-  for ratio, best, is_said in ((0.0, {}, True), (0.2, {}, False)):
-    config = {'dataset': {'splits': {'validation_ratio': ratio}}}
-    fake_workdir.write(tmp_path, num_rounds=2, config=config)
+  for count, best, is_said in (
+    *((0, {}, True), (0, {'round': 1}, False), (3, {}, False)),
+  ):
+    fake_workdir.write(tmp_path, num_rounds=2)
+    path = tmp_path / 'evaluation' / 'clients.csv'
+    counts = {'participating': count, 'unseen': 9}
+    rows = csv_files.read(path)
+    csv_files.write(
+      path,
+      [
+        {**row, 'num_validation_examples': counts[row['group']]} for row in rows
+      ],
+    )
     path = tmp_path / 'evaluation' / 'summary.json'
     summary = json.loads(path.read_text()) | {'best_by_validation': best}
     sealed_json.write(path, summary)

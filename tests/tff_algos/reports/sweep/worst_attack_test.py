@@ -99,6 +99,17 @@ def test_an_attack_under_which_seeds_diverge_is_the_worst(tmp_path):
   )
 
 
+def test_a_mean_that_leaves_out_clients_diverged(tmp_path):
+  levels = {('zero',): (0.9, 0.9), ('ipm',): (0.1, 0.1)}
+  sweep = _sweep(tmp_path, levels, (_ATTACKS,))
+  name = 'attack/honest/test/personalized/accuracy_num_nan'
+  sweep.cells[0].runs[1].summary['last'][name] = 3
+  assert worst_attack.table(sweep).rows[0].attack == 'zero'
+  assert worst_attack.sentences(sweep)[0].startswith(
+    'all runs: diverged (1 of 2 seeds)'
+  )
+
+
 def test_without_test_examples_there_is_no_table(tmp_path):
   levels = {('none',): (math.nan,), ('zero',): (math.nan,)}
   assert worst_attack.table(_sweep(tmp_path, levels, (_ATTACKS,))) is None
