@@ -253,7 +253,7 @@ def _leaves(
 ) -> Iterator[tuple[str, Any]]:
   for key, value in weights.items():
     if isinstance(value, Mapping):
-      yield from _leaves(value, f'{prefix}{key}/')
+      yield from _leaves(value, f'{prefix}{key}\0')
     else:
       yield f'{prefix}{key}', value
 

@@ -191,7 +191,8 @@ def replace_batch_norm(
     # Without places, a group of one unit would be constant.
     most = max_groups if last > 1 else 1
     groups = max(g for g in range(1, most + 1) if channels % g == 0)
-    options = tf.keras.layers.GroupNormalization().get_config()
+    # By its name: a new one would be counted in the names of later layers.
+    options = tf.keras.layers.GroupNormalization(name=layer.name).get_config()
     options |= {k: v for k, v in layer.get_config().items() if k in options}
     options |= {'groups': groups, 'axis': -1}
     return tf.keras.layers.GroupNormalization.from_config(options)

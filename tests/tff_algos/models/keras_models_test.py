@@ -619,6 +619,10 @@ def test_group_norm_has_the_options_of_the_norm():
   assert {name: after[name] for name in options} == {
     name: before[name] for name in options
   }
+  # It takes none of the names that are counted.
+  tf.keras.backend.reset_uids()
+  keras_models.replace_batch_norm(_net(norm))
+  assert L.GroupNormalization().name == 'group_normalization'
 
 
 def test_group_norm_takes_its_place_in_a_nested_model():

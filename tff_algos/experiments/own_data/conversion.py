@@ -352,9 +352,14 @@ def _class_name(value: Any, names: Sequence[str]) -> str | None:
   """Returns a label in words; None for -1, a missing one."""
   if value is None or isinstance(value, str):
     return value
+  if value < 0:
+    return None
   if value >= len(names):
-    return str(value)  # A dead letter.
-  return names[int(value)] if value >= 0 else None
+    raise errors.DataError(
+      f'a label is {value}, but there are only the {len(names)} classes '
+      f'{", ".join(names)}, from 0 on; mend the labels, or give their names'
+    )
+  return names[int(value)]
 
 
 def _image_bytes(value: Any) -> Any:

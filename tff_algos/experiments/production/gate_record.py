@@ -9,6 +9,10 @@ from tff_algos.core import config as config_lib
 from tff_algos.core import errors, sealed_json
 
 FILE = 'gate.json'
+_RUN_REMEDY = (
+  'After a false alarm raise the threshold and run binaries.gate again; after '
+  'bad data train on mended ones, in another workdir'
+)
 _REMEDY = 'Remove it and run binaries.gate again.'
 
 
@@ -107,21 +111,18 @@ def read(folder: str | os.PathLike[str]) -> GateRecord | None:
     raise errors.DataError(f'{path} is damaged: {error}. {_REMEDY}') from None
 
 
-def require_blessed(
-  record: GateRecord, remedy: str = 'mend the data and train anew'
-) -> None:
+def require_blessed(record: GateRecord, remedy: str = _RUN_REMEDY) -> None:
   """Raises NotApprovedError with all reasons unless the record is blessed.
 
   Args:
     record: The record.
-    remedy: What to do with bad data.
+    remedy: What to do, a sentence.
   """
   if not record.blessed:
     raise errors.NotApprovedError(
       f'the gate refuses round {record.round_num}: '
       f'{"; ".join(record.reasons)}. The exported models stay as they are. '
-      'After a false alarm raise the threshold and run the same command again; '
-      f'after bad data {remedy}'
+      f'{remedy}'
     )
 
 

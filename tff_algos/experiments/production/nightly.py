@@ -397,7 +397,11 @@ class _Night:
     if not record.blessed:  # Else it is written after the release, at its end.
       lineage.write(self._config, self._run, self._export)
     evaluating.write_report(self._config, self._run)
-    gate_record.require_blessed(record, self._remedy)
+    gate_record.require_blessed(
+      record,
+      'After a false alarm raise the threshold and start the date again; after '
+      f'bad data {self._remedy}',
+    )
 
   def _is_backfill(self) -> bool:
     """Returns whether models of a later date would be replaced."""

@@ -108,5 +108,6 @@ def _outcome(
   # The search has failed such a trial.
   if num_finite < num_seeds:
     seeds = plan_lib.seeds_text(num_seeds)
-    return f'no finite objective in {num_seeds - num_finite} of {seeds}'
+    missing = num_seeds - num_finite
+    return f'no finite objective of all clients in {missing} of {seeds}'
   return FINISHED

@@ -413,6 +413,15 @@ def test_dataset_of_images_and_class_labels(tmp_path, test):
     np.testing.assert_array_equal(found.y, [1, 1])
 
 
+def test_a_label_beyond_the_classes_is_refused(tmp_path):
+  with pytest.raises(
+    errors.DataError, match='a label is 3, .* only the 3 classes cat, dog, eel'
+  ):
+    conversion.from_huggingface(
+      _Dataset(4, labels=(0, 3)), tmp_path, client='writer', label='label'
+    )
+
+
 def test_bytes_of_images_are_taken_as_they_are():
   content = io.BytesIO()
   Image.new('L', (4, 4)).save(content, format='PNG')

@@ -40,7 +40,7 @@ def test_damaged_record(tmp_path, content):
 def test_refusal_names_every_reason_and_remedy():
   with pytest.raises(
     errors.NotApprovedError,
-    match='round 30: overall: it fell; slow.* a false alarm raise .* bad data mend',
+    match='round 30: overall: it fell; slow.* a false alarm raise .* binaries.gate again; after bad',
   ):
     gate_record.require_blessed(_RECORD)
   gate_record.require_blessed(dataclasses.replace(_RECORD, blessed=True))

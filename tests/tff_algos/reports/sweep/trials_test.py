@@ -72,7 +72,7 @@ def test_a_trial_with_a_seed_that_diverged_is_not_ranked(tmp_path):
   rows = trials.rows(sweep_lib.read(tmp_path))
   assert [(row['trial'], row['objective'], row['outcome']) for row in rows] == [
     ('1', '0.6 ± 0.1414', 'finished'),
-    ('0', '0.9', 'no finite objective in 1 of 2 seeds'),
+    ('0', '0.9', 'no finite objective of all clients in 1 of 2 seeds'),
   ]
 
 
@@ -86,7 +86,9 @@ def test_a_trial_with_a_seed_whose_mean_leaves_out_clients_is_not_ranked(
   sweep = sweep_lib.read(tmp_path)
   sweep.cells[0].last[1][f'{name}_num_nan'] = 1.0
   assert not trials.ranked(sweep)
-  assert trials.rows(sweep)[0]['outcome'].endswith('in 1 of 2 seeds')
+  assert trials.rows(sweep)[0]['outcome'].startswith(
+    'no finite objective of all'
+  )
 
 
 def test_text_has_the_best_first(tmp_path):
