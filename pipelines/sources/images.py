@@ -99,7 +99,7 @@ class Images(base.FolderSource):
       )
 
   def checksums(self) -> Mapping[str, str]:
-    """Returns one checksum of all files: as they are listed, and contents."""
+    """Returns one checksum of all files: their list and their contents."""
     digest = hashlib.sha256()
     for image in self.listed:
       content, _ = self._read(image.path)

@@ -84,12 +84,12 @@ def num_averaged(
 ) -> tf.Tensor:
   """Returns how many examples a client has in the server's means, `[]`.
 
-  Nobody averages a client without examples, or one that is not drawn.
+  A client without examples, or one that is not drawn, is in no mean.
 
   Args:
     phase: The phase without an attack.
     client_input: The client's input of that phase.
-    mask: That of its examples, `[capacity]`.
+    mask: Mask of the client's examples, `[capacity]`.
   """
   count = tf.reduce_sum(mask)
   if isinstance(phase.client_input, plans.Contribution):

@@ -1,7 +1,7 @@
-"""Files of a run of which a round has one, cut off on resume.
+"""One file per round of a run; those of later rounds are removed on resume.
 
 `<folder>/round_000012<suffix>` in the workdir is written before the round's row
-of `metrics.csv` and removed with it on resume, so that every row has its file.
+of `metrics.csv` and removed with it, so that no row lacks its file.
 """
 
 import os
@@ -24,7 +24,7 @@ class RoundFiles:
     Args:
       workdir: The run's folder.
       folder: Name of the files' folder in it.
-      suffix: Of the files' names, with its dot.
+      suffix: Suffix of the files' names, with its dot.
     """
     self._folder = pathlib.Path(workdir, folder)
     self._suffix = suffix

@@ -55,7 +55,7 @@ def is_partial(metrics: Mapping[str, Any], name: str) -> bool:
 
 
 def num_left_out(name: str) -> str:
-  """Returns the metric that counts whom a mean over clients leaves out."""
+  """Returns the name of the count of clients that a mean leaves out."""
   return f'{_weighted(name)}{_NUM_NAN}'
 
 

@@ -35,7 +35,7 @@ _TRAIN = 'train.parquet'
 _TEST = 'test.parquet'
 # Where raw data and config are until they are complete.
 _MAKING = '.making'
-# Ends a config file, before the SHA-256 of all above it: nobody has edited it.
+# Last line of a config file, before the SHA-256 of all above: shows an edit.
 _SEAL = '\n# As written: '
 
 # The kinds of dtype of arrays, see `numpy.dtype.kind`, in words.

@@ -11,7 +11,7 @@ from tff_algos.core import errors, sealed_json
 FILE = 'gate.json'
 _RUN_REMEDY = (
   'After a false alarm raise the threshold and run binaries.gate again; after '
-  'bad data train on mended ones, in another workdir'
+  'bad data train on corrected data, in another workdir'
 )
 _REMEDY = 'Remove it and run binaries.gate again.'
 

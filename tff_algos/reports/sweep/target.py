@@ -93,7 +93,7 @@ def spent_until(run: run_lib.Run, target: Target) -> dict[str, float]:
     `ROUNDS`, `UPLINK` and `TOTAL`; NaN if the run did not reach it or did not
     count its communication, or if the target is a share of a final value that
     is not finite or below 0. Empty if it has no such metric. A mean that leaves
-    out clients reaches nothing (`summaries.is_partial`).
+    out clients never reaches the target (`summaries.is_partial`).
   """
   scores = run.series(target.metric)
   if scores is None:

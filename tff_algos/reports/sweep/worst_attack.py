@@ -25,8 +25,8 @@ class Row(NamedTuple):
   Attributes:
     label: Label of the combination.
     scores: Mean and deviation over seeds under each attack; missing ones are
-      `sweep_table.ABSENT`, and one with seeds that are NaN or infinite, or so
-      for some client, says how many diverged.
+      `sweep_table.ABSENT`, and one with seeds that are NaN or infinite, at
+      least for a client, says how many diverged.
     worst: Worst score; the attack under which most seeds diverged, if any did.
     attack: Attack with the worst score.
   """
