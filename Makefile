@@ -111,7 +111,7 @@ bench: env env-accelerator ## benchmark training; CASES, CONTENDERS, ROUNDS, OUT
 	  $(if $(CONTENDERS),--contenders='$(CONTENDERS)') \
 	  $(if $(ROUNDS),--rounds='$(ROUNDS)')
 
-bench-data: env ## benchmark pipelines; EXAMPLES, CLIENTS, WORKERS, OUT=FILE
+bench-data: env ## benchmark pipelines; EXAMPLES, CLIENTS, SIDE, WORKERS, OUT=FILE
 	@TF_CPP_MIN_LOG_LEVEL=3 .venv/bin/python -m benchmarks.pipeline \
 	  $(if $(EXAMPLES),--examples='$(EXAMPLES)') $(if $(SIDE),--side='$(SIDE)') \
 	  $(if $(CLIENTS),--clients='$(CLIENTS)') $(if $(OUT),--out='$(OUT)') \

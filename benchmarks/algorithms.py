@@ -98,7 +98,7 @@ def _options(
 def _moreau_envelope_config(
   workload: workload_lib.Workload,
 ) -> moreau_envelope.MoreauEnvelopeConfig:
-  """Returns the clients of configs/three_classes.py: 10 times 5 steps."""
+  """Returns 10 times 5 steps, as configs/three_classes.py, at another rate."""
   return moreau_envelope.MoreauEnvelopeConfig(
     batch_size=workload.batch_size, personal_learning_rate=0.05
   )

@@ -26,21 +26,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> None:
   logging.set_verbosity(logging.INFO)
   rows: list[harness.Row] = []
+  failures: list[str] = []
   try:
     for name in options.cases:
       logging.info('%s: load average %.2f', name, os.getloadavg()[0])
-      rows += harness.run_case(
-        cases_lib.CASES[name],
-        contenders=options.contenders,
-        num_rounds=options.rounds,
-      )
+      try:
+        rows += harness.run_case(
+          cases_lib.CASES[name],
+          contenders=options.contenders,
+          num_rounds=options.rounds,
+        )
+      except errors.BenchmarkError as error:
+        logging.error('%s: %s', name, error)
+        failures.append(f'{name}: {error}')
       if options.out is not None and rows:
         options.out.write_text(json.dumps(rows, indent=1) + '\n')
-  except errors.BenchmarkError as error:
-    raise errors.BenchmarkError(f'{name}: {error}') from error
   finally:
     if rows:
       print(f'\n{_describe_run(rows)}\n\n{report.table(rows)}')
+  if failures:
+    raise errors.BenchmarkError('\n'.join(failures))
   if not rows:
     raise errors.BenchmarkError(
       'none of the contenders takes part in the cases'

@@ -9,7 +9,7 @@ docs/privacy.md.
 
 The images are those of the original files in a folder, data/mnist:
 `config.dataset.source.options.folder`. The variant `open` is not private: it samples
-100 clients a round. The variant `smoke` needs no data: 12 clients of the scikit-learn
+100 clients a round (FedSoft: 100 per cluster). The variant `smoke` needs no data: 12 clients of the scikit-learn
 digits for 3 rounds.
 """
 
@@ -20,8 +20,10 @@ from configs import base
 VARIANTS = ('mnist', 'open', 'smoke')
 
 
-def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
-  """Returns the config of one of `VARIANTS`."""
+def get_config(
+  algorithm: str, variant: str, name: str
+) -> ml_collections.ConfigDict:
+  """Returns the config of one of `VARIANTS`; `name` is that of the algorithm."""
   base.check(variant, VARIANTS)
   is_smoke = variant == 'smoke'
   config = base.experiment(
@@ -30,6 +32,8 @@ def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
     source='digits' if is_smoke else 'idx',
     law='10:90',
   )
+  word = 'without' if variant == 'open' else 'with'
+  config.name = f'{name} {word} differential privacy'
   if not is_smoke:
     config.dataset.source.options.folder = 'data/mnist'
   config.dataset.update(

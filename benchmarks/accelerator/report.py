@@ -1,6 +1,6 @@
 """Unpacks the figures of packed cases: JSON files to a Markdown table.
 
-python -m benchmarks.accelerator.report h100/*.json
+python -m benchmarks.accelerator.report mlp1000.json
 """
 
 import argparse

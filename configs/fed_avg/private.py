@@ -13,6 +13,4 @@ from configs import private
 
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of one of `private.VARIANTS`."""
-  config = private.get_config('fed_avg', variant)
-  config.name = 'FedAvg with differential privacy'
-  return config
+  return private.get_config('fed_avg', variant, 'FedAvg')

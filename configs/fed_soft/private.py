@@ -14,8 +14,7 @@ from configs import private
 
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of one of `private.VARIANTS`."""
-  config = private.get_config('fed_soft', variant)
-  config.name = 'FedSoft with differential privacy'
+  config = private.get_config('fed_soft', variant, 'FedSoft')
   config.algorithm.update(proximal_weight=0.1)
   if variant != 'open':
     config.algorithm.selection = 'weighted_full'

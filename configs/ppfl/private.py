@@ -15,8 +15,7 @@ from configs import private
 
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of one of `private.VARIANTS`."""
-  config = private.get_config('ppfl', variant)
-  config.name = 'PPFL with differential privacy'
+  config = private.get_config('ppfl', variant, 'PPFL')
   config.algorithm.laplacian.weight = 0.0
   config.algorithm.membership.gradient_weight = 'none'
   return config

@@ -7,7 +7,7 @@ import sys
 import psutil
 import pytest
 
-from benchmarks import cases, run
+from benchmarks import cases, errors, run
 from benchmarks.contenders import registry
 from tests.testing import patience, programs
 
@@ -109,6 +109,21 @@ def test_wrong_argument_is_refused(argument, words, capsys):
   with pytest.raises(SystemExit):
     run.main([argument])
   assert words in capsys.readouterr().err
+
+
+def test_a_case_that_fails_ends_no_other(monkeypatch, capsys):
+  ran = []
+
+  def run_case(case, **options):
+    ran.append(case.name)
+    if case.name == 'mlp100':
+      raise errors.BenchmarkError('only 419 clients have answered')
+    return []
+
+  monkeypatch.setattr(run.harness, 'run_case', run_case)
+  assert run.main(['--cases=mlp100,tiny']) == 1
+  assert ran == ['mlp100', 'tiny']
+  assert 'mlp100: only 419 clients' in capsys.readouterr().err
 
 
 def test_contenders_of_no_case_are_told_and_nothing_is_overwritten(
