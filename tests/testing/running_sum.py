@@ -18,7 +18,7 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import carrying
 from tff_algos.data import schema
 from tff_algos.numerics import statistics
-from tff_algos.rounds import aggregation
+from tff_algos.rounds import aggregation, plans
 from tff_algos.runtimes import cohort as cohort_lib
 
 PHASE = 'add'
@@ -162,3 +162,16 @@ def cohort(
 ) -> cohort_lib.Cohort:
   """Returns the cohort of a call that uses no client states."""
   return cohort_lib.Cohort(call, 1, 0, clients, load_states=None)
+
+
+def contributing(uploads) -> algorithm_lib.FederatedAlgorithm:
+  """Returns the algorithm of clients of which some train without being drawn."""
+
+  def work(message, contribution, *rest):
+    return client_work(message, contribution.counts, *rest)
+
+  return algorithm(
+    client_work=work,
+    client_input=plans.Contribution(tf.TensorSpec([], tf.float32)),
+    uploads=uploads,
+  )

@@ -8,7 +8,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests.testing import running_sum, toys
 from tff_algos.adversaries import attacks
@@ -83,15 +82,7 @@ def test_clients_of_weight_zero_are_neither_honest_nor_attackers():
 
 def test_who_trains_without_being_drawn_is_neither():
   """As in pFedMe; whatever becomes of the uploads, they are collected."""
-
-  def work(message, contribution, *rest):
-    return running_sum.client_work(message, contribution.counts, *rest)
-
-  plain = running_sum.algorithm(
-    client_work=work,
-    client_input=plans.Contribution(tf.TensorSpec([], tf.float32)),
-    uploads={'said': lambda message, *_: message},
-  )
+  plain = running_sum.contributing({'said': lambda message, *_: message})
   config = attacks.AttackConfig('ipm', fraction=0.4)
   algorithm = attacks.attack(plain, config, _IS_ATTACKER)
   call = dataclasses.replace(

@@ -70,15 +70,7 @@ def test_an_upload_is_falsified_as_update_or_as_model(name, space, sent):
 
 def test_norms_are_of_clients_that_are_drawn():
   """As in pFedMe, where all train: of the honest ones client 0 alone."""
-
-  def work(message, contribution, *rest):
-    return running_sum.client_work(message, contribution.counts, *rest)
-
-  plain = running_sum.algorithm(
-    client_work=work,
-    client_input=plans.Contribution(tf.TensorSpec([], tf.float32)),
-    uploads={'mean': lambda message, *_: message},
-  )
+  plain = running_sum.contributing({'mean': lambda message, *_: message})
   config = attacks.AttackConfig('sign_flip', fraction=0.4)
   algorithm = attacks.attack(plain, config, _IS_ATTACKER)
   call = dataclasses.replace(
