@@ -11,18 +11,21 @@ The second command repeats the rounds and compares them with the bound of Theore
 in 5 dimensions, each mostly of one of the two; a weight decay makes every client's
 objective strongly convex. One full-batch step per round is tau = 1 without noise.
 
-The variants are those of configs/committees.py with 20 of 40 clients active: a
-committee of 8 and 12 training clients, of which 8 are averaged (`literal`: 5).
-`smoke` has 8 clients and 3 rounds. The theorem does not cover `attacked`.
+The variants are those of configs/committees.py except `repo`, with 20 of 40 clients
+active: a committee of 8 and 12 training clients, of which 8 are averaged (`literal`:
+5). `smoke` has 8 clients and 3 rounds. The theorem does not cover `attacked`.
 """
 
 import ml_collections
 
-from configs import committees, regressions
+from configs import base, committees, regressions
+
+VARIANTS = tuple(v for v in committees.VARIANTS if v != 'repo')
 
 
 def get_config(variant: str = 'dissimilar') -> ml_collections.ConfigDict:
-  """Returns the config of one variant of `committees.VARIANTS`."""
+  """Returns the config of one variant."""
+  base.check(variant, VARIANTS)
   config = committees.get_config(
     variant,
     100,

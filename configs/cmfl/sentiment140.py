@@ -8,9 +8,9 @@ DIR holds training.1600000.processed.noemoticon.csv, and the file of GloVe's vec
 Accounts are drawn until they have 30 % of all tweets, and those with at least 30 tweets
 are the clients; 80 % of an account's tweets are training examples; a tweet is its first 25
 words. Two LSTM layers of 256 units on fixed word vectors, which are not weights:
-1,103,421 parameters. The authors' published runs have 100 units, 243,861 parameters:
-`--config.model.hidden_size=100`. Without `embeddings_file` the vectors are random and
-fixed, which is a different experiment.
+1,103,421 parameters. The authors' published runs, as `repo`, have 100 units, 243,861
+parameters. Without `embeddings_file` the vectors are random and fixed, which is a
+different experiment.
 
 Not run: the tweets were not available. In the paper (Che et al., arXiv 2108.00365)
 there are 772 accounts; in the published runs, which have 1,075, 62 % of the test tweets
@@ -43,7 +43,7 @@ def get_config(variant: str = 'similar') -> ml_collections.ConfigDict:
     config.dataset.partition.options.update(
       sample_fraction=0.3, min_examples=30
     )
-    config.model.hidden_size = 256
+    config.model.hidden_size = 100 if variant == 'repo' else 256
     config.algorithm.local_training.optimizer.learning_rate = 0.005
   if variant == 'literal':
     # Steps are padded to this size, and hardly any account has more tweets.

@@ -94,6 +94,16 @@ def test_docstring_holds_the_command_that_runs_it(path):
   assert '`smoke`' in docstring
 
 
+@pytest.mark.parametrize(
+  ('name', 'hidden_size'), [('sentiment140', 100), ('shakespeare', 256)]
+)
+def test_repo_is_the_code_of_cmfls_authors(name, hidden_size):
+  config = _load(_ROOT / 'configs' / 'cmfl' / f'{name}.py').get_config('repo')
+  training = config.algorithm.local_training
+  assert config.model.hidden_size == hidden_size
+  assert (training.batch_size, training.optimizer.learning_rate) == (32, 0.005)
+
+
 _OWN_OPTIONS = {
   'arrays': {'folder': 'data'},
   'images': {'folder': 'data'},

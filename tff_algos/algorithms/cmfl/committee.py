@@ -40,7 +40,8 @@ class CommitteeConfig:
       in (0, 0.5].
     aggregation_rate: alpha, share of clients that are averaged, in (0, 1].
     aggregation_base: Base of this share: the `'training'` clients, as in the
-      paper's text, or all `'active'` ones, as in its published curves.
+      paper's text, or all `'active'` ones, as in its published curves; with
+      `num_members` or `num_training`, members and training clients together.
     selection: Averaged clients: `'most_similar'` to the committee (the paper's
       strategy I, against attackers), `'least_similar'` (II, only without
       attackers), `'random'` or `'all'` training clients (controls).
@@ -133,6 +134,8 @@ def sizes(num_clients: int, config: CommitteeConfig) -> Sizes:
   training = min(max(training, least), num_clients - least)
   committee = config.num_members or _half_up(active * config.committee_rate)
   committee = min(max(committee, 1), training, num_clients - training)
+  if config.num_members or config.num_training:
+    active = committee + training
   if config.selection == 'all':
     aggregated = training
   elif config.num_aggregated:

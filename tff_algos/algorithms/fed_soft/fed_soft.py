@@ -10,12 +10,16 @@ single upload is averaged into every cluster that sampled it.
 Round t (counted from 1):
   estimate_importance   if (t - 1) % estimation_interval == 0, on all clients:
                         the share of a client's examples that each cluster
-                        model fits best, at least `importance_smoother`
+                        model fits best, at least `importance_smoother`. In
+                        other rounds on clients without an estimate, such as
+                        newcomers of a continued run
   plan                  per cluster, sample `cohort_size_per_cluster` clients
                         with probability ~ importance * examples (Eq. 6)
   client_work           min_w loss(w) + proximal_weight / 2 *
                         sum_s importance_s |w - cluster_model_s|^2 (Eq. 4)
-  server_update         cluster model <- mean of its sampled clients' models
+  server_update         cluster model <- mean of its sampled clients' models;
+                        by Eq. 27, the weight of clients that drop out stays at
+                        the cluster model
 
 Names: u = importance_weights, v = selection_probs, K = cohort_size_per_cluster,
   c = cluster_models, w = personalized_weights, tau = estimation_interval,
@@ -88,7 +92,8 @@ class FedSoftConfig:
       `'independent'` draws, whose mean is of little use.
     fixed_importance: u, one row a client and one weight a cluster, in the order
       of the population, without estimation (Theorem 5, whose Eq. 49 is the
-      weighted mean of clients with equally many examples). Empty to estimate u.
+      weighted mean of clients with equally many examples). A run with it is
+      continued only on as many clients. Empty to estimate u.
     aggregation: Aggregation rule in place of each cluster's mean.
   """
 
@@ -301,8 +306,15 @@ def _build_training(model, config):
     )
 
   def average(server_state, aggregates):
+    old, mean = server_state.cluster_models, aggregates['local_weights']
+    # Weights of Eq. 27 sum to 1 over all clients; slots are whole numbers.
+    arrived = tf.minimum(mean.weight, 1.0)
+    moved = trees.add(
+      trees.scale_rows(old, 1.0 - arrived),
+      trees.scale_rows(mean.value, arrived),
+    )
     models, metrics = aggregation.replace_clusters(
-      aggregates['local_weights'], server_state.cluster_models
+      mean._replace(value=moved), old
     )
     return server_state._replace(cluster_models=models), metrics
 
@@ -343,16 +355,20 @@ def _build_plan(model, config):
           model, config.num_clusters, 'lower cohort_size_per_cluster'
         )
     available = population.clients_with_examples
-    estimates = not (
-      config.fixed_importance or (round_num - 1) % config.estimation_interval
-    )
-    if estimates:
-      numbers = len(available) * (config.num_clusters + 1)
+    asked = available
+    if config.fixed_importance:
+      asked = available[:0]
+    elif (round_num - 1) % config.estimation_interval:
+      asked = importance_lib.without_estimate(
+        server_state.importance_weights, available, config.importance_smoother
+      )
+    if len(asked):
+      numbers = len(asked) * (config.num_clusters + 1)
       server_state = yield algorithm.PhaseCall(
         'estimate_importance',
-        available,
+        asked,
         (),
-        algorithm.Cost(len(available) * models, numbers, 0),
+        algorithm.Cost(len(asked) * models, numbers, 0),
       )
     weights = client_selection.draw_shares(
       server_state.importance_weights,
@@ -369,12 +385,13 @@ def _build_plan(model, config):
       config.download, server_state.cluster_models, importance, weights[drawn]
     )
     download = models if sends_all else num_parameters + 1
+    num_downloads = len(np.setdiff1d(drawn, asked))
     yield algorithm.PhaseCall(
       'train',
       drawn,
       inputs,
       algorithm.Cost(
-        downlink_floats=0 if estimates else len(drawn) * download,
+        downlink_floats=num_downloads * download,
         uplink_floats=len(drawn) * num_parameters,
         local_solves=len(drawn),
       ),

@@ -12,6 +12,7 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Array
 from tff_algos.numerics import statistics
 from tff_algos.rounds import aggregation
 from tff_algos.stages.clusters import assignment
@@ -60,6 +61,24 @@ def build_estimation(
     server_update=store,
     uses_client_state=False,
   )
+
+
+def without_estimate(
+  importance_weights: Array, clients: Array, smoother: float
+) -> Array:
+  """Returns the clients that have had no valid estimation yet.
+
+  All in round 1; later those that dropped out or were invalid then, and those
+  that joined in a continued run. An estimate of the smoother for each cluster
+  counts as none.
+
+  Args:
+    importance_weights: `[num_clients, num_clusters]` float32.
+    clients: Positions of clients, int32.
+    smoother: Importance in every cluster before the first estimation.
+  """
+  rows = np.asarray(importance_weights)[clients]
+  return clients[(rows == np.float32(smoother)).all(axis=1)]
 
 
 def fixed_weights(

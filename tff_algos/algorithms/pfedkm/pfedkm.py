@@ -57,7 +57,9 @@ class PFedKMConfig:
   Attributes:
     num_clusters: K, from 1 to the number of clients.
     cohort_size: Clients sampled a round; 0 for all that have examples, as
-      printed. Only their uploads are clustered; the others keep their cluster.
+      printed. Only their uploads are clustered, into K clusters; the others
+      keep their cluster. A cluster none of whose clients takes part may be
+      given another's model (docs/pfedkm.md).
     cluster_on: Clustered models: the `'local_model'` omega_{i,R}, as in
       Algorithm 1, or the `'personalized_model'` theta_i, as in Eq. 5, which is
       then uploaded, too.

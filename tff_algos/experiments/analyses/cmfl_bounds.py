@@ -46,26 +46,25 @@ def read_objectives(
     ) from None
 
 
-def repeat(
-  opened: session.Session,
-  options: cmfl.CmflConfig,
-  objectives: bounds.Objectives,
+def measure(
+  opened: session.Session, options: cmfl.CmflConfig, use_bias: bool
 ) -> list[dict[str, Any]]:
   """Runs all rounds from the initial state; discards their results.
 
   Args:
     opened: A session of cmfl on linear_regression.
     options: Of its algorithm.
-    objectives: `read_objectives` of it.
+    use_bias: Whether its model has an intercept.
 
   Returns:
     A row for each number of rounds; the module's docstring has its columns.
 
   Raises:
-    ConfigError: If the run continues another one, or the committee adopts
-      nothing in round 1.
+    UserError: If the run continues another one, or the committee adopts
+      nothing in round 1, or as of `read_objectives`.
   """
   refusals.check_not_continued(opened)
+  objectives = read_objectives(opened, options, use_bias)
   population = opened.source.population
   clients = np.flatnonzero(population.num_examples)
   state = opened.initial_state()
@@ -153,17 +152,6 @@ def check(config: experiment.ExperimentConfig) -> None:
   refusals.check_not_attacked(
     config, 'the theorem assumes uploads that are gradients (Assumption 3)'
   )
-
-
-def measure(
-  opened: session.Session, options: cmfl.CmflConfig, use_bias: bool
-) -> list[dict[str, Any]]:
-  """Returns a row for each number of rounds.
-
-  Raises:
-    UserError: As of `read_objectives`.
-  """
-  return repeat(opened, options, read_objectives(opened, options, use_bias))
 
 
 ANALYSIS = theorems.Analysis(

@@ -60,8 +60,8 @@ def measure(
 
   Raises:
     UserError: If the algorithm has no single server model, the model has no
-      convolution, the run is private, its clients drop out, or there is no
-      checkpoint.
+      convolution or low-rank kernels, the run is private, its clients drop out
+      or are Byzantine, or there is no checkpoint.
   """
   name = config.algorithm.name
   if name not in _ALGORITHMS:
@@ -70,6 +70,10 @@ def measure(
       f'at the server, but config.algorithm.name is {name!r}'
     )
   refusals.check_not_private(config, 'binaries.factors')
+  refusals.check_not_low_rank(config, 'binaries.factors')
+  refusals.check_not_attacked(
+    config, 'binaries.factors compares models that honest clients trained'
+  )
   refusals.check_no_dropout(
     config, 'binaries.factors repeats rounds of whole cohorts'
   )

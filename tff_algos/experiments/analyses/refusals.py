@@ -3,6 +3,7 @@
 from tff_algos.adversaries import attacks
 from tff_algos.core import errors
 from tff_algos.experiments import experiment, session
+from tff_algos.models.factors import decomposition
 
 
 def check_not_private(
@@ -50,6 +51,27 @@ def check_not_attacked(config: experiment.ExperimentConfig, needs: str) -> None:
     raise errors.ConfigError(
       f'{needs}; config.attack.name is {config.attack.name!r}: set it to '
       f'{attacks.NONE!r}'
+    )
+
+
+def check_not_low_rank(
+  config: experiment.ExperimentConfig, program: str
+) -> None:
+  """Raises ConfigError if kernels are low-rank products.
+
+  Only factors of atoms and coefficients are multiplied out.
+
+  Args:
+    config: The experiment.
+    program: Name of the analysis.
+  """
+  options = config.model.options
+  is_decomposable = isinstance(options, decomposition.DecomposableConfig)
+  if is_decomposable and options.low_rank.layers != 'none':
+    raise errors.ConfigError(
+      f'{program} measures kernels, not low-rank products; '
+      f'config.model.low_rank.layers is {options.low_rank.layers!r}. Take a '
+      "run with 'none'"
     )
 
 

@@ -55,8 +55,8 @@ def read(
       by the first run's seed.
 
   Raises:
-    UserError: If a run has no checkpoint or no single model, or is private, or
-      the runs' data or networks differ.
+    UserError: If a run has no checkpoint or no single model, is private or has
+      low-rank kernels, or the runs' data or networks differ.
   """
   if not folders:
     raise errors.ConfigError('--runs names no run; give one folder or several')
@@ -67,6 +67,7 @@ def read(
     label = os.path.relpath(folder, start)
     config = resolved_config.read(folder)
     refusals.check_not_private(config, f'{label}: binaries.landscape')
+    refusals.check_not_low_rank(config, f'{label}: binaries.landscape')
     with session.open_session(config, folder) as opened:
       trajectory, shapes = _trajectory(opened, label)
       version = opened.dataset.version

@@ -207,6 +207,12 @@ def test_sizes_of_the_papers_populations(num_clients, base, expected):
   assert committee.sizes(num_clients, config) == committee.Sizes(*expected)
 
 
+def test_numbers_of_members_and_training_clients_are_the_active_ones():
+  numbers = {'num_members': 43, 'num_training': 65}
+  config = committee.CommitteeConfig(aggregation_base='active', **numbers)
+  assert committee.sizes(1000, config) == committee.Sizes(43, 65, 43)
+
+
 def test_sizes_of_the_smallest_populations():
   for num_clients in range(2, 30):
     for rate in (0.01, 0.3, 0.5):

@@ -73,6 +73,21 @@ def test_a_keras_head_with_bias():
   )
 
 
+def test_a_keras_model_of_numbers_and_ids():
+  def build(input_shape, num_outputs):
+    del input_shape
+    layers = tf.keras.layers
+    numbers, city = layers.Input((3,)), layers.Input((1,), dtype='int32')
+    embedded = layers.Flatten()(layers.Embedding(2, 2)(city))
+    joined = layers.Concatenate()([numbers, embedded])
+    return tf.keras.Model([numbers, city], layers.Dense(num_outputs)(joined))
+
+  model = keras_models.from_keras(build, (4,), 3)
+  assert features.FeatureModel(model).width == 5
+  x = model.random_inputs(50, tf.constant([1, 2])).numpy()
+  assert (x[:, 3] == 0).all() and (x[:, :3] < -1).any(0).all()
+
+
 def test_an_activation_after_the_last_layer_is_refused():
   model = keras_models.from_keras(
     lambda shape, count: _perceptron(shape, count, 'relu'), (16,), 3

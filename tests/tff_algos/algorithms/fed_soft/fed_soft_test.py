@@ -87,6 +87,19 @@ def test_estimation_asks_all_clients_with_examples_every_interval():
   assert estimation.client_indices.dtype == np.int32
 
 
+def test_a_newcomer_of_a_continued_run_is_asked_between_estimations():
+  algorithm = _build(estimation_interval=3)
+  new = [1e-4, 1e-4]  # Client 1 has no examples.
+  importance = [[1, 0], new, new, [0, 1], [1, 0]]
+  estimation, training = _plan(algorithm, 2, importance)
+  assert estimation.phase == 'estimate_importance'
+  assert estimation.client_indices.tolist() == [2]
+  assert estimation.cost == (2 * _NUM_PARAMETERS, 3, 0)
+  # It holds the cluster models then.
+  assert training.client_indices.tolist() == [0, 2, 3, 4]
+  assert training.cost.downlink_floats == 3 * 2 * _NUM_PARAMETERS
+
+
 def test_importance_changes_only_after_an_estimation():
   algorithm = _build(estimation_interval=3)
   start, seen = None, []
@@ -203,6 +216,20 @@ def test_centers_are_the_plain_means_of_their_slots():
     rtol=1e-5,
   )
   assert int(output.server_metrics['num_empty_clusters']) == 0
+
+
+def test_the_weight_of_absent_clients_stays_at_the_cluster_model():
+  """Weights of Eq. 27, of which a half and three quarters are absent."""
+  algorithm = _build()
+  server_state, states = toys.initial_states(algorithm, _POPULATION)
+  weights = np.array([[0.125, 0.25], [0.375, 0]])
+  output = _train(algorithm, _SOURCE, server_state, states, [0, 2], weights)
+  old = server_state.cluster_models['kernel']
+  expected = np.einsum('ns,nij->sij', weights, _kernels(states, [0, 2]))
+  expected += old * np.reshape([0.5, 0.75], [2, 1, 1])
+  np.testing.assert_allclose(
+    output.server_state.cluster_models['kernel'], expected, rtol=1e-5
+  )
 
 
 def test_a_cluster_that_nobody_serves_keeps_its_model():

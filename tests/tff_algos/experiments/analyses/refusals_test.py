@@ -9,6 +9,7 @@ from configs.cmfl import regressions as cmfl_regressions
 from configs.fed_avg import digits as fed_avg_digits
 from configs.fed_avg import private
 from configs.fed_soft import synthetic
+from configs.filter_decomposition import global_models
 from configs.pfedkm import regressions as pfedkm_regressions
 from tff_algos.core import errors
 from tff_algos.experiments import experiment, resolved_config
@@ -46,6 +47,27 @@ def test_factors_of_rounds_with_dropouts_are_refused(tmp_path):
     factors.measure(config, tmp_path, factors.Sizes(2, 1, 1))
 
 
+def test_factors_of_attacked_runs_are_refused(tmp_path):
+  values = fed_avg_digits.get_config('smoke')
+  values.attack.update(name='sign_flip', fraction=0.2)
+  with pytest.raises(errors.ConfigError, match="factors .*name is 'sign_flip'"):
+    factors.measure(experiment.parse(values), tmp_path, factors.Sizes(2, 1, 1))
+
+
+def test_kernels_that_are_low_rank_products_are_refused(tmp_path):
+  values = global_models.get_config('smoke')
+  values.algorithm = {'name': 'fed_avg'}
+  values.model.decomposition.num_atoms = 0
+  values.model.low_rank.layers = 'convolutions'
+  config = experiment.parse(values)
+  text = 'measures kernels, .*low_rank.layers is .convolutions'
+  with pytest.raises(errors.ConfigError, match=f'factors {text}'):
+    factors.measure(config, tmp_path, factors.Sizes(2, 1, 1))
+  resolved_config.write(config, tmp_path, {})
+  with pytest.raises(errors.ConfigError, match=f'landscape {text}'):
+    trajectories.read([tmp_path], 1)
+
+
 @pytest.mark.parametrize(
   'regressions', [cmfl_regressions, pfedkm_regressions, synthetic]
 )
@@ -66,7 +88,7 @@ def test_rounds_of_continued_runs_are_not_repeated():
     workdir='second', parent=continuation.Parent('../first', 3, 'v')
   )
   for repeat in (
-    lambda: cmfl_bounds.repeat(opened, None, None),
+    lambda: cmfl_bounds.measure(opened, None, False),
     lambda: pfedkm_bounds.repeat(opened, None),
   ):
     with pytest.raises(errors.ConfigError, match='second continues ../first'):

@@ -75,10 +75,12 @@ def verify(workdir: str | os.PathLike[str], rules: Rules) -> list[Verdict]:
     DataError: If there is no log.
   """
   verdicts, before, hash_before = [], None, ''
+  # By the last accepted vote: a committee stays until its vote is accepted.
+  elected: set[str] = set()
   for entry, line_hash in audit_log.read(workdir):
     faults, arrays = [], None
     try:
-      faults += _chain_faults(entry, before, hash_before)
+      faults += _chain_faults(entry, before, hash_before, elected)
       if 'clients' in entry:
         arrays = audit_log.read_arrays(workdir, entry['round'])
         faults += _decision_faults(entry, rules)
@@ -86,6 +88,8 @@ def verify(workdir: str | os.PathLike[str], rules: Rules) -> list[Verdict]:
           faults += _array_faults(entry, arrays, rules)
         elif rules.has_uploads:
           faults.append('its uploads are missing')
+        if (entry['vote'] or {}).get('is_accepted'):
+          elected = {*entry['elected']}
     except _MALFORMED as error:
       arrays = None
       faults.append(f'it cannot be read ({error!r})')
@@ -101,8 +105,10 @@ def verify(workdir: str | os.PathLike[str], rules: Rules) -> list[Verdict]:
   return verdicts
 
 
-def _chain_faults(entry, before, hash_before: str) -> Iterator[str]:
-  """Yields violations between a round and the round before."""
+def _chain_faults(
+  entry, before, hash_before: str, elected: set[str]
+) -> Iterator[str]:
+  """Yields violations between a round and the rounds before."""
   if entry['previous'] != hash_before:
     yield 'the line before it does not have the recorded hash'
   if before is None:
@@ -113,11 +119,9 @@ def _chain_faults(entry, before, hash_before: str) -> Iterator[str]:
     return
   if entry.get('before') != before.get('after'):
     yield 'it does not start from the model that the round before ended with'
-  vote = before.get('vote') or {}
-  if vote.get('is_accepted') and before.get('elected'):
-    strangers = {*entry.get('committee', ())} - {*before['elected']}
-    if strangers:
-      yield f'its committee has members not elected: {_listed(strangers)}'
+  strangers = {*entry.get('committee', ())} - elected
+  if elected and strangers:
+    yield f'its committee has members not elected: {_listed(strangers)}'
 
 
 def _decision_faults(entry, rules: Rules) -> Iterator[str]:

@@ -339,3 +339,21 @@ def test_a_round_that_lost_all_training_changes_nothing(
     log.append(entry, {})
   verdicts = verification.verify(tmp_path, _RULES)
   assert [verdict.faults for verdict in verdicts] == [(), (), faults]
+
+
+@pytest.mark.parametrize(
+  ('committee', 'faults'),
+  [(('d',), ()), (('e',), ('its committee has members not elected: e',))],
+)
+def test_a_committee_whose_vote_was_rejected_stays(tmp_path, committee, faults):
+  first = _entry()
+  model = {'before': first['after'], 'after': first['after'], 'vote': None}
+  log = audit_log.AuditLog(tmp_path)
+  for entry in (
+    first,
+    _second(round=2, **model),
+    _second(committee, round=3, **model),
+  ):
+    log.append(entry, {})
+  verdicts = verification.verify(tmp_path, _RULES)
+  assert [verdict.faults for verdict in verdicts] == [(), (), faults]
