@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 Weights = OrderedDict[str, tf.Tensor]
@@ -34,8 +35,8 @@ class Model:
       `[batch, *label_shape, num_outputs]` float32: logits, or the regression's
       prediction.
     vectorizes: True if stacking many sets of weights turns into batched matrix
-      products; False for convolutions and fused recurrences, which are looped
-      over on a CPU.
+      products; False for convolutions, fused recurrences and the multi-head
+      attention of Keras, which are looped over on a CPU.
     output_tolerance: Maximal difference of outputs, relative to the largest,
       when the same arithmetic runs in another order.
     input_dtype: int32 for the ids of tokens, else float32.
@@ -45,6 +46,7 @@ class Model:
     padding_label: Label of padded places, which are not predicted; None if
       there is none.
     unscored_labels: Labels that are predicted, but excluded from the score.
+    id_features: Features that are ids, where the others are numbers.
   """
 
   name: str
@@ -59,6 +61,7 @@ class Model:
   label_shape: tuple[int, ...] = ()
   padding_label: int | None = None
   unscored_labels: tuple[int, ...] = ()
+  id_features: tuple[int, ...] = ()
 
   def weights_spec(self) -> Weights:
     """Returns the weights' types as `tf.TensorSpec`s, without making them."""
@@ -78,9 +81,13 @@ class Model:
     """Returns examples to try the model on, `[num_examples, *input_shape]`."""
     shape = [num_examples, *self.input_shape]
     if self.input_dtype.is_floating:
-      return tf.random.stateless_normal(
+      drawn = tf.random.stateless_normal(
         shape, seed, stddev=3.0, dtype=self.input_dtype
       )
+      if not self.id_features:
+        return drawn
+      is_id = np.isin(np.arange(shape[-1]), self.id_features)
+      return tf.where(is_id, tf.zeros_like(drawn), drawn)
     # Which ids there are, no model says; but as many as it predicts.
     return tf.random.stateless_uniform(
       shape, seed, 0, self.num_outputs, self.input_dtype

@@ -26,11 +26,13 @@ clusters, XLA, TFF and SavedModels see plain operations.
   constraints, which Keras applies in its own training loop.
 """
 
+import collections
+import contextvars
 import dataclasses
 import math
 import numbers
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -47,6 +49,10 @@ from tff_algos.models import (
 from tff_algos.numerics import index_random, unit_dropout
 
 BuildFn = Callable[[tuple[int, ...], int], tf.keras.Model]
+# Draws so far of each random layer, in one call of a model.
+_DRAWN: contextvars.ContextVar[collections.Counter[int]] = (
+  contextvars.ContextVar('drawn')
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +97,9 @@ def from_keras(
   _replace_random_draws(keras_model)
   _choose_plain_kernels(keras_model)
   _keep_statistics(keras_model)
-  weights = keras_weights.name_weights(keras_model.weights)
+  weights = keras_weights.name_weights(
+    keras_model.weights, _network_layers(keras_model)
+  )
   trained = {id(variable) for variable in keras_model.trainable_weights}
   pairs = list(zip(keras_model.weights, weights, strict=True))
   constants = {
@@ -104,7 +112,7 @@ def from_keras(
     for variable, weight in pairs
     if id(variable) in trained
   )
-  read = _input_reader(name, keras_model.inputs, input_shape)
+  read = _input_reader(keras_model, input_shape)
 
   def initialize(seed):
     return OrderedDict(
@@ -118,13 +126,14 @@ def from_keras(
     given = {
       key: tf.reshape(weight, weight.shape) for key, weight in weights.items()
     }
+    _DRAWN.set(collections.Counter())
     with keras_weights.bound({**fixed, **given}):
       outputs = keras_model(read(x), training=unit_dropout.is_in_step())
     return tf.nest.map_structure(
       lambda tensor: tf.cast(tensor, tf.float32), outputs
     )
 
-  is_ids = all(one.dtype.is_integer for one in keras_model.inputs)
+  is_ids = [one.dtype.is_integer for one in keras_model.inputs]
   model = graph_checks.checked(
     model_lib.Model(
       name,
@@ -134,7 +143,8 @@ def from_keras(
       initialize,
       apply,
       vectorizes=False,
-      input_dtype=tf.int32 if is_ids else tf.float32,
+      input_dtype=tf.int32 if all(is_ids) else tf.float32,
+      id_features=_id_features(keras_model.inputs) if len(is_ids) > 1 else (),
     )
   )
   _check_losses(keras_model)
@@ -215,6 +225,14 @@ def _check_network(keras_model: Any, input_shape: tuple[int, ...]) -> None:
       'tf.keras.Sequential'
     )
   for layer in _layers(keras_model):
+    if layer.dtype == tf.string or isinstance(
+      layer, tf.keras.layers.IntegerLookup
+    ):
+      raise errors.ConfigError(
+        f'Keras layer {layer.name!r} ({type(layer).__name__}) reads text or '
+        'looks up a vocabulary: vocabularies belong to the preparation of the '
+        'data (docs/features.md); the model takes ids'
+      )
     if isinstance(layer, tf.keras.layers.BatchNormalization) and (
       layer.trainable
     ):
@@ -241,6 +259,17 @@ def _layers(keras_model: tf.keras.Model) -> list[tf.keras.layers.Layer]:
   ]
 
 
+def _network_layers(
+  keras_model: tf.keras.Model,
+) -> Iterator[tf.keras.layers.Layer]:
+  """Yields the layers of a model, and of the models that are layers of it."""
+  for layer in keras_model.layers:
+    if isinstance(layer, tf.keras.Model) and layer.inputs:
+      yield from _network_layers(layer)
+    else:
+      yield layer
+
+
 def _check_losses(keras_model: tf.keras.Model) -> None:
   if keras_model.losses:
     raise errors.ConfigError(
@@ -251,13 +280,14 @@ def _check_losses(keras_model: tf.keras.Model) -> None:
 
 
 def _input_reader(
-  name: str, inputs: list[Any], input_shape: tuple[int, ...]
+  keras_model: tf.keras.Model, input_shape: tuple[int, ...]
 ) -> Callable[[tf.Tensor], Any]:
   """Returns x `[batch, *input_shape]` -> the inputs of the Keras model.
 
   Raises:
     ConfigError: If examples of `input_shape` do not fit.
   """
+  name, inputs = keras_model.name, keras_model.inputs
   if len(inputs) == 1:
     (only,) = inputs
     if not only.shape[1:].is_compatible_with(input_shape):
@@ -267,6 +297,11 @@ def _input_reader(
       )
     return lambda x: tf.cast(x, only.dtype)
   spelled = ', '.join(f'{one.name} {one.shape[1:]}' for one in inputs)
+  if isinstance(keras_model.input, dict):
+    raise errors.ConfigError(
+      f'Keras model {name!r} has the inputs {spelled} in a dict, which Keras '
+      'sorts: give tf.keras.Model a list, whose order is that of the features'
+    )
   if not all(one.shape[1:].is_fully_defined() for one in inputs):
     raise errors.ConfigError(
       f'Keras model {name!r} has the inputs {spelled}: where there are '
@@ -289,12 +324,25 @@ def _input_reader(
   return read
 
 
+def _id_features(inputs: list[Any]) -> tuple[int, ...]:
+  """Returns the features of several inputs that are integers."""
+  is_id = [
+    one.dtype.is_integer
+    for one in inputs
+    for _ in range(math.prod(one.shape[1:]))
+  ]
+  return tuple(np.flatnonzero(is_id).tolist())
+
+
 class _StepDraws:
   """Random generator of a Keras layer: the draws of a training step."""
 
-  def __init__(self, layer: tf.keras.layers.Layer, index: int) -> None:
+  def __init__(
+    self, layer: tf.keras.layers.Layer, index: int, num_layers: int
+  ) -> None:
     self._layer = layer
     self._index = index
+    self._num_layers = num_layers
 
   def dropout(self, inputs, rate, noise_shape=None):
     """Returns the units with dropout; axes of noise size 1 share a draw."""
@@ -318,8 +366,12 @@ class _StepDraws:
         f'{self._layer.noise_shape}, the same draw for all examples of a '
         'batch; its first entry must be None'
       )
+    # A layer that is called again, as one of a shared block, draws anew.
+    drawn = _DRAWN.get()
+    number = self._index + drawn[self._index] * self._num_layers
+    drawn[self._index] += 1
     try:
-      return unit_dropout.drop(inputs, self._index, rate, is_shared[1:])
+      return unit_dropout.drop(inputs, number, rate, is_shared[1:])
     except errors.ConfigError as error:
       raise keras_weights.refusal(
         f'Keras layer {self._layer.name!r}: {error}'
@@ -347,7 +399,7 @@ def _replace_random_draws(keras_model: tf.keras.Model) -> None:
     if hasattr(layer, '_random_generator')
   ]
   for index, layer in enumerate(random):
-    layer._random_generator = _StepDraws(layer, index)  # pyright: ignore[reportAttributeAccessIssue]
+    layer._random_generator = _StepDraws(layer, index, len(random))  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _keep_statistics(keras_model: tf.keras.Model) -> None:

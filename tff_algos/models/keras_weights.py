@@ -10,7 +10,7 @@ import contextlib
 import contextvars
 import copy
 import functools
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,7 @@ class KerasWeight(tf.Variable, tf.__internal__.types.Tensor):  # pyright: ignore
     key: Name of the weight, unique in the model; set by `name_weights`.
     initializer_fn: (shape, dtype) -> initial value; None where the variable was
       created with a value.
+    is_given: Whether its value was set after its creation, as from a file.
   """
 
   def __init__(self, variable: tf.Variable, initial_value: Any) -> None:
@@ -55,7 +56,7 @@ class KerasWeight(tf.Variable, tf.__internal__.types.Tensor):  # pyright: ignore
     self.key = ''
     is_keras_call = isinstance(initial_value, functools.partial)
     self.initializer_fn: Any = initial_value.func if is_keras_call else None
-    self._created = self.own_value()
+    self.is_given = False
 
   def __getattr__(self, name: str) -> Any:
     """Returns an attribute of the variable."""
@@ -65,11 +66,6 @@ class KerasWeight(tf.Variable, tf.__internal__.types.Tensor):  # pyright: ignore
     """Returns the value of the variable itself."""
     with tf.init_scope():
       return np.array(self._variable.numpy())
-
-  @property
-  def is_given(self) -> bool:
-    """Returns whether its value was set after its creation, as from a file."""
-    return not np.array_equal(self.own_value(), self._created)
 
   @property
   def dtype(self) -> tf.DType:
@@ -134,6 +130,7 @@ class KerasWeight(tf.Variable, tf.__internal__.types.Tensor):  # pyright: ignore
         'like weights. Leave out its layer; in place of batch normalization '
         'take GroupNormalization or LayerNormalization'
       )
+    self.is_given = True
     return getattr(self._variable, method)(*args, **kwargs)
 
   def __tf_tensor__(
@@ -151,6 +148,7 @@ class KerasWeight(tf.Variable, tf.__internal__.types.Tensor):  # pyright: ignore
     return self._variable._serialize_to_tensors()
 
   def _restore_from_tensors(self, restored_tensors):
+    self.is_given = True
     return self._variable._restore_from_tensors(restored_tensors)
 
 
@@ -192,15 +190,23 @@ def bound(tensors: Mapping[str, tf.Tensor]) -> Generator[None]:
     _BOUND.reset(token)
 
 
-def name_weights(variables: Sequence[tf.Variable]) -> list[KerasWeight]:
+def name_weights(
+  variables: Sequence[tf.Variable],
+  layers: Iterable[tf.keras.layers.Layer] = (),
+) -> list[KerasWeight]:
   """Names the weights of a model by Keras's names; returns them in their order.
 
   Args:
     variables: All variables of the model, without repetition.
+    layers: Layers of the model. Where two have the same name, as in nested
+      models, the second one's is numbered in the names of all its weights.
 
   Raises:
     ConfigError: If one was not created under `recorded`.
   """
+  owners = {id(one): id(layer) for layer in layers for one in layer.weights}
+  own_names = {_layer_name(variable) for variable in variables}
+  layer_names: dict[tuple[str, int | None], str] = {}
   weights, taken = [], set()
   for variable in variables:
     weight = _unwrapped(variable)
@@ -209,14 +215,31 @@ def name_weights(variables: Sequence[tf.Variable]) -> list[KerasWeight]:
         f'Keras weight {variable.name!r} was created outside of build_fn; '
         'create all layers of the model in it'
       )
-    name = base = weight.name.partition(':')[0]
-    number = 2
-    while name in taken:
-      name, number = f'{base}_{number}', number + 1
-    taken.add(name)
-    weight.key = name
+    name = weight.name.partition(':')[0]
+    if '/' in name:
+      layer = _layer_name(variable)
+      key = layer, owners.get(id(variable))
+      if key not in layer_names:
+        used = set(layer_names.values())
+        taken_names = used | own_names if layer in used else used
+        layer_names[key] = _unused(layer, taken_names)
+      name = layer_names[key] + name.removeprefix(layer)
+    weight.key = _unused(name, taken)
+    taken.add(weight.key)
     weights.append(weight)
   return weights
+
+
+def _layer_name(variable: tf.Variable) -> str:
+  return variable.name.partition(':')[0].partition('/')[0]
+
+
+def _unused(name: str, taken: set[str]) -> str:
+  """Returns the name, with a number where it is taken."""
+  unused, number = name, 2
+  while unused in taken:
+    unused, number = f'{name}_{number}', number + 1
+  return unused
 
 
 class _SeededGenerator:
@@ -301,6 +324,12 @@ def constant_value(weight: KerasWeight) -> Array:
     ConfigError: If its initial value is random, so that it would differ from
       process to process.
   """
+  if not weight.is_given and weight.initializer_fn is None:
+    raise errors.ConfigError(
+      f'Keras weight {weight.name!r} was created with a value, which may be '
+      'random: use add_weight(initializer=tf.keras.initializers.Constant(...)) '
+      'of its layer, or assign the value in build'
+    )
   if not weight.is_given and _is_random(weight):
     raise errors.ConfigError(
       f'the initial value of Keras weight {weight.name!r} is random, and '
@@ -313,9 +342,7 @@ def constant_value(weight: KerasWeight) -> Array:
 
 def _is_random(weight: KerasWeight) -> bool:
   """Returns whether the initial value may differ from process to process."""
-  if weight.initializer_fn is None or hasattr(
-    weight.initializer_fn, _GENERATOR
-  ):
+  if hasattr(weight.initializer_fn, _GENERATOR):
     return True
 
   def draw():

@@ -156,8 +156,8 @@ def build_model(
       `special_ids`.
 
   Raises:
-    ConfigError: If the model solves another task, or takes other inputs or
-      labels.
+    ConfigError: If the model solves another task, or takes other inputs, fewer
+      ids or other labels.
   """
   name, options = section
   entry = MODELS[name]
@@ -189,6 +189,8 @@ def build_model(
       f'config.model.name {name!r} needs labels of shape {model.label_shape}, '
       f'but those of the data set have {label_shape}'
     )
+  if vocabulary and not (entry.takes_words or entry.predicts_ids):
+    _check_ids(model, num_ids)
   if label_shape:
     model = dataclasses.replace(
       model,
@@ -200,3 +202,18 @@ def build_model(
     model = decomposition.decompose(model, options.decomposition)
     model = low_rank.parametrize(model, options.low_rank)
   return precision.compute_in(model, options.compute_dtype)
+
+
+def _check_ids(model: model_lib.Model, num_ids: int) -> None:
+  """Raises ConfigError unless the model has an embedding of every id."""
+  # A GPU would compute with zeros in place of embeddings that do not exist.
+  with tf.init_scope(), tf.device('CPU:0'):
+    weights = model.initialize(tf.constant([0, 0]))
+    try:
+      model.apply(weights, tf.fill([1, *model.input_shape], num_ids - 1))
+    except tf.errors.InvalidArgumentError as error:
+      raise errors.ConfigError(
+        f'config.model.name {model.name!r} cannot embed the id {num_ids - 1}, '
+        f'but the data set has {num_ids} ids, of words and special tokens: '
+        f'give its Embedding input_dim={num_ids}'
+      ) from error

@@ -7,6 +7,7 @@ import tensorflow as tf
 from tff_algos.core import errors
 from tff_algos.models import keras_models
 from tff_algos.numerics import unit_dropout
+from tff_algos.stages.client import weight_groups
 
 L = tf.keras.layers
 _SEED = tf.constant([3, 4])
@@ -227,6 +228,22 @@ def test_no_two_weights_share_a_stream():
   assert (one.numpy() != other.numpy()).all()
 
 
+def test_layers_of_one_name_in_nested_models_are_two_layers():
+  def build(input_shape, num_outputs):
+    first = _net(L.Dense(5, name='dense', use_bias=False))
+    second = tf.keras.Sequential([L.Input((5,)), L.Dense(4, name='dense_2')])
+    head = L.Dense(num_outputs, name='dense')
+    return tf.keras.Sequential([L.Input(input_shape), first, second, head])
+
+  model = keras_models.from_keras(build, (6,), 3)
+  assert list(model.weights_spec()) == [
+    *('dense/kernel', 'dense_2/kernel', 'dense_2/bias'),
+    *('dense_3/kernel', 'dense_3/bias'),
+  ]
+  head = weight_groups.weight_names(model, ('last_layer',))
+  assert head == ('dense_3/kernel', 'dense_3/bias')
+
+
 @pytest.mark.parametrize('initializer', ['glorot_uniform', 'lecun_normal'])
 def test_initial_weights_have_the_deviation_of_keras(initializer):
   def build(input_shape, num_outputs):
@@ -381,6 +398,21 @@ def test_dropout_has_our_draws_in_training_and_none_elsewhere():
   assert (found.numpy() != plain.numpy()).all()
 
 
+def test_a_dropout_layer_draws_anew_at_every_call_of_it():
+  def build(input_shape, num_outputs):
+    inputs, drop = L.Input(input_shape), L.Dropout(0.5)
+    joined = L.Concatenate()([drop(inputs), drop(inputs)])
+    return tf.keras.Model(inputs, L.Dense(num_outputs)(joined))
+
+  model = keras_models.from_keras(build, (8,), 16)
+  weights = {'dense/kernel': tf.eye(16), 'dense/bias': tf.zeros([16])}
+  first, second = tf.split(_step(model, weights, tf.ones([4, 8])), 2, 1)
+  assert (first.numpy() != second.numpy()).any()
+  # The next step begins with the first call.
+  again = _step(model, weights, tf.ones([4, 8]))
+  np.testing.assert_array_equal(again[:, :8], first)
+
+
 @pytest.mark.parametrize(
   ('layer', 'is_shared'),
   [
@@ -453,6 +485,17 @@ def _open_input():
   return tf.keras.Model([first, second], L.Dense(3)(joined))
 
 
+def _dict_of_inputs():
+  inputs = {'b': L.Input((2,), name='b'), 'a': L.Input((4,), name='a')}
+  joined = L.Concatenate()(list(inputs.values()))
+  return tf.keras.Model(inputs, L.Dense(3)(joined))
+
+
+def _text_input():
+  text = L.Input((6,), dtype='string', name='text')
+  return tf.keras.Model(text, L.Dense(3)(L.Hashing(9)(text)))
+
+
 _OUTSIDE = L.Dense(3)
 _OUTSIDE.build((None, 6))
 
@@ -495,8 +538,7 @@ _OUTSIDE.build((None, 6))
     (lambda: _net(_RandomLayer(), L.Dense(3)), r'\(RandomStandardNormal\)'),
     (
       lambda: _net(_RandomStart(), L.Dense(3)),
-      'the initial value of Keras weight .* is random, .* of '
-      'tf.keras.initializers',
+      'was created with a value, which may be random: use add_weight',
     ),
     (
       lambda: _net(L.Dense(3, kernel_initializer=_drawn_by_numpy)),
@@ -517,6 +559,15 @@ _OUTSIDE.build((None, 6))
     (
       _open_input,
       r'inputs a \(3,\), b \(None, 2\): .* all need a known shape',
+    ),
+    (
+      _dict_of_inputs,
+      r'inputs a \(4,\), b \(2,\) in a dict, which Keras sorts: give .* a list',
+    ),
+    (_text_input, r"'text' \(InputLayer\) reads text or looks up a vocabulary"),
+    (
+      lambda: _net(L.IntegerLookup(vocabulary=[1]), L.Dense(3)),
+      r'\(IntegerLookup\) reads text or looks up a vocabulary: vocabularies be',
     ),
     (lambda: _net(_OUTSIDE), "'kernel:0' was created outside of build_fn"),
     (

@@ -50,11 +50,11 @@ def test_every_way_to_read_gives_the_bound_tensor(weight, read, expected):
 
 def test_a_given_value_is_noticed(weight):
   assert not weight.is_given
-  weight.assign_add(_VALUE)
-  weight.assign_sub(_VALUE)
-  assert not weight.is_given
-  weight.assign(_VALUE)
+  with pytest.raises(errors.ConfigError, match='was created with a value, wh'):
+    keras_weights.constant_value(weight)
+  weight.assign(weight.own_value())
   assert weight.is_given
+  weight.assign(_VALUE)
   np.testing.assert_array_equal(keras_weights.constant_value(weight), _VALUE)
 
 
@@ -88,3 +88,4 @@ def test_a_weight_restored_from_a_checkpoint_is_given(weight, tmp_path):
   saved = tf.train.Checkpoint(w=tf.Variable(_VALUE)).write(str(tmp_path / 'c'))
   tf.train.Checkpoint(w=weight).read(saved).assert_consumed()
   np.testing.assert_array_equal(weight.own_value(), _VALUE)
+  assert weight.is_given

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
-from tff_algos.models import registry
+from tff_algos.models import keras_models, registry
 
 _SECTIONS = {
   'linear_regression': ({'name': 'linear_regression'}, 'regression', 1),
@@ -208,6 +208,44 @@ def test_a_model_of_other_examples_is_refused(name, shapes, text):
       num_outputs=3,
       **shapes,
     )
+
+
+@pytest.mark.parametrize('num_embedded', [2, 3])
+def test_an_own_embedding_has_every_id_of_the_data_set(
+  monkeypatch, num_embedded
+):
+  layers = tf.keras.layers
+
+  def build_net(input_shape, num_outputs):
+    return tf.keras.Sequential(
+      [
+        layers.Input(input_shape, dtype='int32'),
+        layers.Embedding(num_embedded, 2),
+        layers.Flatten(),
+        layers.Dense(num_outputs),
+      ]
+    )
+
+  entry = registry.Entry(
+    keras_models.KerasConfig,
+    lambda _, *sizes: keras_models.from_keras(build_net, *sizes),
+  )
+  monkeypatch.setitem(registry.MODELS, 'own', entry)
+
+  def build():
+    return registry.build_model(
+      registry.parse_config({'name': 'own'}),
+      task='classification',
+      num_outputs=3,
+      **_WORDS,
+    )
+
+  if num_embedded == 3:
+    assert build().name == 'own'
+  else:
+    text = "'own' cannot embed the id 2, .* has 3 ids, .* input_dim=3"
+    with pytest.raises(errors.ConfigError, match=text):
+      build()
 
 
 def test_special_ids_of_a_data_set_are_not_scored_and_padding_not_learned():

@@ -46,9 +46,9 @@ class VectorizedConfig:
   Attributes:
     clients_per_block: Clients computed at once; 0 chooses by the size of the
       model, or of the upload if it is larger, and the memory budget: at most
-      50, on a GPU at least 4, and always 1 for convolutions and fused
-      recurrences. 1 disables vectorization: slower rounds, but graphs that are
-      traced in less than half of the time.
+      50, on a GPU at least 4, and always 1 for convolutions, fused recurrences
+      and the multi-head attention of Keras. 1 disables vectorization: slower
+      rounds, but graphs that are traced in less than half of the time.
     num_parallel_blocks: Blocks computed at the same time; 0 for one a core, or
       one a GPU.
     memory_budget_mib: Estimated memory limit for examples, states and blocks
@@ -204,9 +204,9 @@ class VectorizedRuntime:
     if block > 1 and not vectorizes:
       raise errors.ConfigError(
         f'config.runtime.vectorized.clients_per_block is {block}, but the '
-        f'model {self._algorithm.cluster_model.name!r} has convolutions or a '
-        'fused recurrence, so its clients are computed one after the other: '
-        'leave it 0'
+        f'model {self._algorithm.cluster_model.name!r} has convolutions, a '
+        'fused recurrence or the multi-head attention of Keras, so its clients '
+        'are computed one after the other: leave it 0'
       )
     vectorizes = vectorizes and block != 1
     logging.info(
