@@ -1,4 +1,4 @@
-"""Sends a predict request to a running model server (REST).
+r"""Sends a predict request to a running model server (REST).
 
   python -m binaries.predict --model=personalized_models \
     --instances='[{"client_id": "c001", "x": [0.1, 0.2]}]'

@@ -5,6 +5,7 @@ r"""Runs an experiment end to end, from raw data to a served prediction.
 
 runs preprocess, train, evaluate and export in turn, and then tests serving: it
 starts binaries.serve on free loopback ports, asks it over HTTP, and stops it.
+Called again, it resumes each step, and exports one more version.
 """
 
 from binaries import command, mirrored_flags

@@ -1,12 +1,13 @@
 """Script that loads bundles with TensorFlow alone, and predicts with them.
 
-  python -I plain_prediction.py BUNDLE INPUTS.npz [BUNDLE INPUTS.npz ...]
+  python -P plain_prediction.py BUNDLE INPUTS.npz [BUNDLE INPUTS.npz ...]
 
 calls `serving_default` of each bundle a few times and prints a JSON array with
 one object a bundle: `finite_weights` and `finite_outputs` (whether all stored
 variables and client states, and all outputs, are finite) and `seconds` (time of
 the fastest call). It is run by its path, in a process that does not import this
-library. An error of memory or disk, not of a bundle, is its exit code 75.
+library. An error of memory or disk, or of the installation, not of a bundle,
+is its exit code 75.
 """
 
 import errno
@@ -17,8 +18,14 @@ import sys
 import time
 from typing import Any
 
-import numpy as np
-import tensorflow as tf
+try:
+  import numpy as np
+  import tensorflow as tf
+except ImportError as error:
+  if __name__ != '__main__':
+    raise
+  sys.stderr.write(f'{type(error).__name__}: {error}\n')
+  sys.exit(os.EX_TEMPFAIL)
 
 _REPEATS = 5
 _BLOCK_RECORDS = 256

@@ -228,9 +228,10 @@ class ExportPath:
     return found
 
   def remove_old(self, keep_versions: int) -> list[int]:
-    """Removes all but the newest and labelled versions; returns the others.
+    """Removes old versions, and returns them.
 
-    Servers that have loaded one answer no new request by it.
+    Labelled ones stay, and the one that a rollback goes back to. Servers that
+    have loaded one that is removed answer no new request by it.
 
     Args:
       keep_versions: Number of versions to keep, >= 2: the current one and the
@@ -242,14 +243,17 @@ class ExportPath:
     """
     checks.check_int('keep_versions', keep_versions, minimum=MIN_KEPT_VERSIONS)
     found = labels.read(self.folder)
-    labelled = {
+    needed = {
       version
       for model in MODELS
       if model in found
       for version in found[model].versions.values()
     }
+    with contextlib.suppress(errors.ExportError, IndexError):  # None yet.
+      # The newest versions may all have the current content.
+      needed.add(self._find_target(None).version)
     old = sorted(self._on_disk())[:-keep_versions]
-    removed = [version for version in old if version not in labelled]
+    removed = [version for version in old if version not in needed]
     for version in removed:
       for model in MODELS:
         folder = self.folder / model / str(version)

@@ -90,6 +90,10 @@ def create_app(
     number = len(lanes.store.newest_loaded())
     return _Json(_dump({'num_models': number}), 200 if number else 503)
 
+  async def refuse(request: requests.Request) -> responses.Response:
+    del request
+    raise exceptions.HTTPException(405)
+
   async def metrics(request: requests.Request) -> responses.Response:
     if _caller(request, lanes).client_id is not None:
       raise errors.RequestError('this token may not see metrics', status=403)
@@ -112,8 +116,10 @@ def create_app(
     # Most specific route first: a name may contain anything but a slash.
     routes += [
       *(
-        routing.Route(f'{model}:{what}', endpoint(what), methods=['POST'])
+        routing.Route(f'{model}:{what}', respond, methods=[method])
         for what in ('predict', 'classify', 'regress')
+        # A GET would ask for the status of a model with this name.
+        for method, respond in (('POST', endpoint(what)), ('GET', refuse))
       ),
       routing.Route(f'{model}/metadata', endpoint('metadata'), methods=['GET']),
       routing.Route(model, endpoint('status'), methods=['GET']),

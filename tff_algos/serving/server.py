@@ -186,6 +186,8 @@ def _rest(
         log_level='error',
         backlog=_ACCEPTED_AT_ONCE,
         access_log=False,
+        # Callers would choose their address, and so the canary, by a header.
+        proxy_headers=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
       )
     )

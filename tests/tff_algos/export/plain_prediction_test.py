@@ -23,7 +23,7 @@ def make_export(tmp_path_factory):
 def _ask(*arguments):
   return subprocess.run(
     [
-      *(sys.executable, '-I', plain_prediction.__file__),
+      *(sys.executable, '-P', plain_prediction.__file__),
       *(str(argument) for argument in arguments),
     ],
     capture_output=True,
@@ -92,3 +92,12 @@ def test_client_states_that_are_not_finite(export, tmp_path):
 def test_bundle_that_does_not_load(tmp_path):
   asked = _ask(tmp_path, tmp_path / 'inputs.npz')
   assert asked.returncode == 1 and not asked.stdout
+
+
+def test_an_installation_without_tensorflow_is_no_fault_of_a_bundle(
+  tmp_path, monkeypatch
+):
+  (tmp_path / 'tensorflow.py').write_text('import no_such_module')
+  monkeypatch.setenv('PYTHONPATH', str(tmp_path))
+  asked = _ask(tmp_path, tmp_path / 'inputs.npz')
+  assert asked.returncode == 75 and 'no_such_module' in asked.stderr

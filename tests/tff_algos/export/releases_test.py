@@ -276,6 +276,15 @@ def test_the_current_version_and_the_one_before_stay(target, candidates):
     _rollback(target, 1)
 
 
+def test_the_content_of_a_rollback_stays(target, candidates):
+  """The newest two versions have the same."""
+  for i in (0, 1, 1):
+    _release(target, candidates[i])
+  assert _remove_old(target, 2) == []
+  assert _rollback(target).rollback_of == 1
+  assert _remove_old(target, 2) == [1, 2]
+
+
 def test_labelled_versions_stay(target, candidates):
   for candidate in candidates:
     _release(target, candidate)

@@ -231,6 +231,12 @@ def test_log_and_metrics_name_the_version_that_answered(served, access_log):
   ]
 
 
+def test_the_address_is_that_of_the_connection(served, access_log):
+  headers = {'X-Forwarded-For': '10.0.0.1'}
+  served.http.get(f'/v1/models/{NAME}', headers=headers)
+  assert [line['peer'] for line in access_log(1)] == ['127.0.0.1']
+
+
 def test_labels_change_while_the_server_runs(served, assign, folder, caplog):
   clients = CLIENT_IDS[:8]
 

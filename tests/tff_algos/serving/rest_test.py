@@ -287,7 +287,9 @@ def test_other_methods_are_refused(served):
   check_refused(
     served.http.put('/v1/models/anna'), 405, 'malformed request: PUT'
   )
-  check_refused(get(served, 'anna:predict'), 404, 'unknown model')
+  for path in ('anna:predict', 'anna/versions/1:predict'):
+    text = f'malformed request: GET /v1/models/{path};'
+    check_refused(get(served, path), 405, text)
 
 
 @pytest.mark.parametrize(

@@ -241,8 +241,8 @@ def _still_holds(
   try:
     if find_release(kept, target) is not None:
       return True
-    # A batch that took too long on a busy machine is measured again.
-    is_lasting = kept.checks.get(_IN_TIME, True)
+    # The machine may be the reason: it was busy, or TensorFlow is broken there.
+    is_lasting = all(kept.checks.get(one, True) for one in (_IN_TIME, _PLAIN))
     is_same = kept.thresholds == asked.thresholds
     return is_lasting and is_same and champion_sha256(target) == kept.champion
   except errors.ExportError:
@@ -351,7 +351,8 @@ def _check_plainly(
       arguments += [os.fspath(bundle.folder), os.fspath(inputs)]
     try:
       asked = subprocess.run(
-        [sys.executable, '-I', plain_prediction.__file__, *arguments],
+        # Without the script's folder; the environment may lead to TensorFlow.
+        [sys.executable, '-P', plain_prediction.__file__, *arguments],
         env={**os.environ, 'CUDA_VISIBLE_DEVICES': '-1'},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -375,7 +376,8 @@ def _check_plainly(
   if asked.returncode == os.EX_TEMPFAIL:
     raise errors.InfrastructureError(
       'the process that loads the bundles with TensorFlow alone ended for lack '
-      f'of memory, or by an error of the disk: {words[-1]}; try again'
+      'of memory or of TensorFlow, or by an error of the disk: '
+      f'{words[-1]}; try again'
     )
   checks = {_PLAIN: asked.returncode == 0}
   if asked.returncode:

@@ -318,7 +318,12 @@ def test_a_plain_process_that_hangs_or_is_killed_is_no_refusal(
   with pytest.raises(errors.InfrastructureError, match='lack of memory.*OOM'):
     gating.gate(gated.config, folder, gated.target)
   assert not (folder / 'gate.json').exists()
-  program.write_text('import os\nos.abort()\n')  # As TensorFlow's checks do.
+  # TensorFlow may be found by the environment alone; its checks abort.
+  packages = tmp_path / 'packages'
+  packages.mkdir()
+  (packages / 'of_environment.py').touch()
+  monkeypatch.setenv('PYTHONPATH', str(packages))
+  program.write_text('import os, of_environment\nos.abort()\n')
   record = gating.gate(gated.config, folder, gated.target)
   assert not record.blessed and 'does not load' in record.reasons[0]
 
@@ -369,15 +374,18 @@ def test_a_private_run_of_another_seed_is_gated_anew(
   assert gating.is_released(other, folder, tmp_path, 1)
 
 
-def test_a_batch_that_took_too_long_is_measured_again(
-  gated, tmp_path, monkeypatch
+@pytest.mark.parametrize(
+  'check', ['predicts in time', 'loads in plain TensorFlow']
+)
+def test_what_a_machine_may_be_the_reason_of_is_checked_again(
+  gated, tmp_path, monkeypatch, check
 ):
   folder = shutil.copytree(gated.folder, tmp_path / 'run')
-  checks = {**gated.blessed.checks, 'predicts in time': False}
+  checks = {**gated.blessed.checks, check: False}
   gate_record.write(
     folder,
     dataclasses.replace(
-      gated.blessed, blessed=False, reasons=('slow',), checks=checks
+      gated.blessed, blessed=False, reasons=(check,), checks=checks
     ),
   )
   monkeypatch.setattr(gating, '_check_plainly', _find_no_fault)
