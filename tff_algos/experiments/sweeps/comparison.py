@@ -4,16 +4,18 @@ import glob
 import os
 import pathlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from absl import logging
 
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors, sealed_json
+from tff_algos.data import integrity
 from tff_algos.evaluation import round_time
 from tff_algos.experiments import experiment, tables
 from tff_algos.experiments.sweeps import grid
+from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.sweep import choice as choice_lib
 from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.reports.sweep import sweep as sweep_lib
@@ -60,8 +62,9 @@ def compare(
 
   Returns:
     Means and standard deviations, or the trials of a search; cells whose seeds
-    differ in length or config, runs that are not evaluated, the selected
-    values, and the score of each cell under its worst attack; as text.
+    differ in length or config, runs on raw data that changed, runs that are not
+    evaluated, the selected values, and the score of each cell under its worst
+    attack; as text.
 
   Raises:
     ConfigError: If the options do not suit a search.
@@ -96,6 +99,7 @@ def compare(
       table,
       *_unequal_lengths(sweep),
       *_unequal_configs(sweep),
+      *_unequal_raw_data(sweep),
       *_equal_runs(sweep),
       *_earlier_rounds(sweep),
       *_without_results(sweep),
@@ -136,6 +140,46 @@ def _unequal_configs(sweep: sweep_lib.Sweep) -> Iterator[str]:
         f'configs, which differ in {", ".join(keys[:_MAX_NAMES])}. Run the '
         'sweep to its end, or compare runs of one config'
       )
+
+
+def _unequal_raw_data(sweep: sweep_lib.Sweep) -> Iterator[str]:
+  """Yields a sentence for each dataset whose raw data changed between runs."""
+  datasets: dict[str, list[tuple[str, Mapping[str, str]]]] = {}
+  for cell in sweep.cells:
+    for run in cell.runs:
+      sources = _raw_checksums(run)
+      if sources is not None:
+        # Another seed divides the same raw data in another way.
+        key = config_lib.config_hash({**run.config['dataset'], 'seed': 0})
+        name = os.path.relpath(run.workdir, sweep.workdir)
+        datasets.setdefault(key, []).append((name, sources))
+  for runs in datasets.values():
+    first, before = runs[0]
+    others = [name for name, sources in runs if sources != before]
+    if others:
+      yield (
+        f'{first} was trained on other raw data than '
+        f'{", ".join(others[:_MAX_NAMES])}: files changed, while '
+        'config.dataset stayed. Their scores do not compare; run all of them '
+        'on the same files, in another --workdir'
+      )
+
+
+def _raw_checksums(run: run_lib.Run) -> Mapping[str, str] | None:
+  """Returns file -> checksum of the raw data of a run's dataset version.
+
+  None if they are generated, or the version is not here any more.
+  """
+  try:
+    folder = integrity.find(
+      run.workdir / 'dataset', None, run.summary['dataset_version']
+    )
+    sources = integrity.read_manifest(folder)['sources']
+    is_generated = run.config['dataset']['source']['name'] in sources
+  except (KeyError, errors.DataError):
+    return None
+  # The checksum of generated data is one of their seed.
+  return None if is_generated else sources
 
 
 def _equal_runs(sweep: sweep_lib.Sweep) -> Iterator[str]:

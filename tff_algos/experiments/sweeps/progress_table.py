@@ -69,8 +69,9 @@ class ProgressTable:
 
   def finish(self, task: run_process.Task) -> None:
     """Removes a run that has ended, perhaps before its last round."""
+    round_num = self._round_of(task)
     start = self._starts.pop(task.run)
-    done = num_rounds(task.folder) - start.round_num
+    done = round_num - start.round_num
     self._rounds_of_ended += done
     self._num_rounds -= task.num_rounds - start.round_num - done
     del self._tasks[task.run]
@@ -94,7 +95,8 @@ class ProgressTable:
     now = time.monotonic()
     rows, done = [], self._rounds_of_ended
     for run, task in self._tasks.items():
-      start, round_num = self._starts[run], num_rounds(task.folder)
+      round_num = self._round_of(task)
+      start = self._starts[run]
       done += round_num - start.round_num
       left = _left(
         now - start.seconds,
@@ -114,6 +116,15 @@ class ProgressTable:
         for row in rows
       ),
     ]
+
+  def _round_of(self, task: run_process.Task) -> int:
+    """Returns the round of a run, which resumes before its start's rows."""
+    round_num, start = num_rounds(task.folder), self._starts[task.run]
+    again = start.round_num - round_num
+    if again > 0:
+      self._starts[task.run] = start._replace(round_num=round_num)
+      self._num_rounds += again
+    return round_num
 
   def _make_room(self, record: Any) -> bool:
     """Erases the table before a line of the log, which is shown."""

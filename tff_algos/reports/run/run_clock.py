@@ -23,6 +23,9 @@ def kind(run: run_lib.Run) -> str | None:
   """Returns `COMMITTEE`, `PEERS` or `SERVER`; None without a clock."""
   if _DOWN not in run.rounds or _SOLVES not in run.rounds:
     return None
+  if run.rounds.numbers(_SOLVES)[0] > 0:
+    # Row 0 has the cost of all trials of restarts, but not their rounds.
+    return None
   if _MEMBERS in run.rounds and _TRAINING in run.rounds:
     return COMMITTEE
   if all(name in run.rounds for name in _PULLED):

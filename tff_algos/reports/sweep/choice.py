@@ -9,11 +9,15 @@ selected value.
 from collections.abc import Sequence
 
 import numpy as np
+from scipy import special
 
 from tff_algos.core import errors
 from tff_algos.evaluation import summaries
 from tff_algos.reports.sweep import plan, sweep_table
 from tff_algos.reports.sweep import sweep as sweep_lib
+
+# Two gaps that are equal by chance would have an interval of length 0.
+_MIN_SEEDS = 3
 
 
 def check(axes: Sequence[plan.Axis], question: plan.Question) -> int:
@@ -78,7 +82,7 @@ def _tell(sweep, position, cells, name, criterion) -> str:
   ahead = 1 if sweep.example.higher_is_better else -1
   best = max(common, key=lambda value: ahead * common[value].mean())
   behind = ', '.join(
-    f'{label(value)} by {_text(sweep, ahead * (common[best] - scores))}'
+    f'{label(value)} by {_gap_text(sweep, ahead * (common[best] - scores))}'
     for value, scores in common.items()
     if value != best
   )
@@ -91,7 +95,10 @@ def _tell(sweep, position, cells, name, criterion) -> str:
     f'{_text(sweep, common[best])}{unit} ({count}).'
   )
   if behind:
-    told += f' Worse on the same seeds: {behind}.'
+    interval = ''
+    if len(seeds) >= _MIN_SEEDS:
+      interval = ' (with the 95 % interval of the mean gap)'
+    told += f' Worse on the same seeds{interval}: {behind}.'
   return f'{told} Diverged in some seed: {diverged}.' if diverged else told
 
 
@@ -114,6 +121,21 @@ def _by_seed(cell: sweep_lib.Cell, name: str) -> dict[int, float]:
       continue
     found[seed] = summaries.whole(point, known)
   return found
+
+
+def _gap_text(sweep: sweep_lib.Sweep, gaps: np.ndarray) -> str:
+  """Returns the mean of paired gaps as text, with its t interval.
+
+  With too few for one, it is mean and deviation.
+  """
+  if len(gaps) < _MIN_SEEDS:
+    return _text(sweep, gaps)
+  error = gaps.std(ddof=1) / np.sqrt(len(gaps))
+  half = special.stdtrit(len(gaps) - 1, 0.975) * error
+  mean, low, high = (
+    _text(sweep, gaps.mean(keepdims=True) + shift) for shift in (0, -half, half)
+  )
+  return f'{mean} ({low} to {high})'
 
 
 def _text(sweep: sweep_lib.Sweep, values: np.ndarray) -> str:

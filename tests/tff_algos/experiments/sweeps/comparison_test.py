@@ -1,5 +1,6 @@
 """Tables and page of runs that are there, and questions to a sweep."""
 
+import json
 import math
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from configs.fed_soft import synthetic
 from tests.testing import csv_files, fake_search, fake_sweep
 from tff_algos.core import errors, sealed_json
+from tff_algos.data import layout, schema
 from tff_algos.evaluation import round_time
 from tff_algos.experiments.sweeps import comparison, grid
 from tff_algos.reports.sweep import cell_time_curves_plot, sweep_page
@@ -89,6 +91,49 @@ def test_seeds_of_different_configs_are_told(tmp_path):
     'weight=0.1: the means are over runs of different configs, which differ in '
     'algorithm.num_steps.'
   ) in text
+
+
+def _set_raw_data(run, seed, version, sources, source='table'):
+  """Gives a run a dataset of raw data with these checksums."""
+  dataset = {'seed': seed, 'source': {'name': source}}
+  config = {'seed': seed, 'dataset': dataset}
+  sealed_json.write(run / 'config.json', {'config': config})
+  path = run / 'evaluation' / 'summary.json'
+  summary = sealed_json.read(path, '')
+  summary = {key: one for key, one in summary.items() if key != 'sha256'}
+  sealed_json.write(path, {**summary, 'dataset_version': version})
+  folder = layout.version_folder(run / 'dataset', version)
+  folder.mkdir(parents=True)
+  manifest = {
+    'schema_version': schema.SCHEMA_VERSION,
+    'version': version,
+    'sources': sources,
+  }
+  manifest['checksum'] = sealed_json.checksum(manifest)
+  (folder / layout.MANIFEST).write_text(json.dumps(manifest))
+
+
+def test_runs_on_other_raw_data_are_told(tmp_path):
+  """Of another seed of the dataset, whose version has another name anyway."""
+  levels = {(0.1,): (0.2, 0.4), (1.0,): (0.3, 0.3)}
+  fake_sweep.write(tmp_path, levels, _AXES)
+  runs = sorted(tmp_path.glob('*/seed_*'))
+  for run in runs[:3]:
+    seed = int(run.name[-1])
+    _set_raw_data(run, seed, f'v{seed}', {'a.csv': '1'})
+  assert 'raw data' not in comparison.compare(tmp_path)
+  _set_raw_data(runs[3], 1, 'w1', {'a.csv': '2'})
+  assert (
+    'weight=0.1/seed_0 was trained on other raw data than weight=1/seed_1: files '
+    'changed, while config.dataset stayed.'
+  ) in comparison.compare(tmp_path)
+
+
+def test_generated_data_are_others_by_their_seed(tmp_path):
+  fake_sweep.write(tmp_path, {(0.1,): (0.2, 0.4)}, _AXES)
+  for seed, run in enumerate(sorted(tmp_path.glob('*/seed_*'))):
+    _set_raw_data(run, seed, f'v{seed}', {'waves': str(seed)}, source='waves')
+  assert 'raw data' not in comparison.compare(tmp_path)
 
 
 def test_a_run_that_was_made_twice_is_told(tmp_path, monkeypatch):

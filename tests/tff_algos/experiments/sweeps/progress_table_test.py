@@ -78,6 +78,24 @@ def test_time_left_of_all_runs_and_of_each(tmp_path, clock):
   assert table.lines()[0] == '1 ended, 2 running, 06:20 left'
 
 
+def test_rounds_after_the_checkpoint_are_run_again(tmp_path, clock):
+  task = _task(tmp_path, 'a')
+  _write(task, 7)
+  table = progress_table.ProgressTable(10)
+  table.begin(task)
+  _write(task, 4)  # It resumes from its checkpoint.
+  table.lines()
+  clock.seconds = 60.0
+  _write(task, 6)
+  assert table.lines() == [
+    '0 ended, 1 running, 02:00 left',
+    'a  round 6 of 10  02:00 left',
+  ]
+  _write(task, 3)
+  table.finish(task)
+  assert table._num_rounds == table._rounds_of_ended == 0
+
+
 class _Terminal(io.StringIO):
   def isatty(self):
     return True

@@ -74,10 +74,10 @@ def test_rounds_of_a_committee(tmp_path, download, models):
 
 def test_clients_that_drop_out_do_not_enlarge_the_model(tmp_path):
   """Of 8 clients with 1,000 floats each, 2 members and 3 others upload."""
-  rows = _rows((8, 8000, 2, 3), names=_ROLES)
+  rows = _rows((0, 0, '', ''), (8, 8000, 2, 3), names=_ROLES)
   run = _read(tmp_path, rows, 'cmfl', round_time.Clock())
-  assert run_clock.own(run, 1e6)[0, 0] == pytest.approx((2 + 1) * 0.001)
-  assert run_clock.retimed(run, 1e6)[run_clock.SERVER][0, 0] == 0.002
+  assert run_clock.own(run, 1e6)[1, 0] == pytest.approx((2 + 1) * 0.001)
+  assert run_clock.retimed(run, 1e6)[run_clock.SERVER][1, 0] == 0.002
 
 
 def test_rounds_of_peers_take_what_each_received(tmp_path):
@@ -99,6 +99,13 @@ def test_other_runs_have_no_clock(tmp_path, algorithm):
   assert run_clock.kind(run) is None
   assert run_clock.own(run, 1e6) is None
   assert not run_clock.retimed(run, 1e6)
+
+
+def test_restarts_whose_rounds_are_one_row_have_no_clock(tmp_path):
+  run = _read(tmp_path, _rows((40, 40_000), (4, 4000)), 'fed_avg')
+  assert run_clock.kind(run) is None
+  continued = _read(tmp_path, _rows(('', ''), (4, 4000)), 'fed_avg')
+  assert run_clock.kind(continued) == run_clock.SERVER
 
 
 def test_what_was_not_counted_has_no_clock(tmp_path):

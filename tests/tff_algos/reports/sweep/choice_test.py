@@ -50,6 +50,16 @@ def test_the_best_mean_is_chosen_and_how_far_others_are_behind(tmp_path):
   ]
 
 
+def test_gaps_of_three_seeds_have_an_interval(tmp_path):
+  """Gaps 1, 2, 3 points: 4.303 deviations of 1 / sqrt(3) around 2."""
+  sweep = _sweep(tmp_path, {(1,): (0.5, 0.6, 0.7), (2,): (0.49, 0.58, 0.67)})
+  (told,) = choice.sentences(sweep, plan_lib.Question(_KEY))
+  assert told.endswith(
+    'Worse on the same seeds (with the 95 % interval of the mean gap): '
+    'num_clusters=2 by 2.0 (-0.5 to 4.5).'
+  )
+
+
 def test_what_diverged_for_some_client_is_not_chosen(tmp_path):
   sweep = _sweep(tmp_path, {(1,): (0.9,), (2,): (0.5,)})
   path = sweep.cells[0].runs[0].workdir / 'evaluation' / 'summary.json'
