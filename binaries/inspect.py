@@ -2,10 +2,10 @@ r"""Looks at raw data and prints a config file for them.
 
   python -m binaries.inspect --path=data/visits.csv > visits.py
 
-reads the first rows of a CSV (also .gz and .xz) or Parquet file, or the file
-names of a folder of images (client/class/file), and guesses the client, the
-label and the type of each column; comments have the evidence. Check the file,
-edit it, and run it:
+reads the first rows of a CSV (also .gz and .xz) or Parquet file, the file names
+of a folder of images (client/class/file), or a folder of arrays (x.npy, y.npy,
+client.npy), and guesses the client, the label and the type of each column;
+comments have the evidence. Check the file, edit it, and run it:
 
   python -m binaries.run --config=visits.py --workdir=runs/visits
 

@@ -24,7 +24,8 @@ def mirrored() -> Generator[None]:
   """Replaces addresses in `FOLDERS` by local folders, published at the end.
 
   Raises:
-    ConfigError: If another flag has one, or this is one of several processes.
+    ConfigError: If another flag has one, one has an unknown scheme, or this is
+      one of several processes.
     WorkdirBusyError: If another process writes there.
     InfrastructureError: If the store cannot be reached.
   """
@@ -33,7 +34,9 @@ def mirrored() -> Generator[None]:
     for name in flags.FLAGS:
       given = flags.FLAGS[name].value
       given = given if isinstance(given, list) else [given]
-      value = next(filter(_is_address, given), None)
+      # In a local folder `hdfs:` nobody would look for a run.
+      is_address = objects.is_address if name in FOLDERS else _is_address
+      value = next(filter(is_address, given), None)
       if value is None or _READ.fullmatch(name):
         continue
       if name not in FOLDERS:

@@ -136,8 +136,8 @@ _PRINT_TF_SERVING_CONFIG = flags.DEFINE_bool(
   'print_tf_serving_config',
   False,
   "Instead of serving: prints the docker command of TensorFlow Serving's "
-  'image for these models, and writes the files that they name to tf_serving/ '
-  'beside the folder of the models.',
+  'image for these models, in a local folder, and writes the files that they '
+  'name to tf_serving/ beside it.',
 )
 flags.DEFINE_bool(
   'enable_batching',
@@ -160,6 +160,12 @@ def serve() -> None:
   if place is None:
     place, part = _WORKDIR.value, 'export'
   if objects.is_address(place):
+    if _PRINT_TF_SERVING_CONFIG.value:
+      raise errors.ConfigError(
+        f'{place}: --print_tf_serving_config takes a local folder: a copy of a '
+        'published one would not follow new versions. Export to a folder that '
+        'TensorFlow Serving sees, or serve the address without this flag'
+      )
     address, folder = mirror_lib.publication(place)
     mirror = mirror_lib.Mirror(address, f'{folder}/{part}'.strip('/'))
     with mirror.following():

@@ -133,10 +133,11 @@ class PartitionConfig:
       `'10:90'` (the clients are as many blocks as there are shares, and in
       each block the shares move on by one), `'linear'` (two distributions;
       shares climb over the clients), `'random'` (uniform on the simplex, any
-      number of distributions), `'iid'` (equal shares). Dividing the classes of
-      one distribution: `'shards'`, `'classes_per_client'`, `'dirichlet'`,
-      `'class_groups'`, `'consecutive_classes'`. And `'natural'` (the source
-      names the client of each example).
+      number of distributions), `'iid'` (equal shares). Dividing the classes,
+      where each client has one transformation: `'shards'`,
+      `'classes_per_client'`, `'dirichlet'`, `'class_groups'`,
+      `'consecutive_classes'`. And `'natural'` (the source names the client of
+      each example).
     num_clients: Clients that training may use; None for natural: all of them.
     num_unseen_clients: More clients of the same scheme, never seen by training.
       Where natural clients come and go between datasets, see `unseen_fraction`

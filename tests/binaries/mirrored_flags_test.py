@@ -99,7 +99,11 @@ def test_an_address_that_cannot_be_used_is_refused(values, monkeypatch):
   with pytest.raises(errors.ConfigError, match='--other=s3://bucket/b: this'):
     with mirrored_flags.mirrored():
       pass
-  values['other'].value, values['workdir'].value = None, 's3://bucket/run'
+  values['other'].value, values['workdir'].value = None, 'hdfs://lake/run'
+  with pytest.raises(errors.ConfigError, match="unknown scheme 'hdfs'"):
+    with mirrored_flags.mirrored():
+      pass
+  values['workdir'].value = 's3://bucket/run'
   monkeypatch.setenv('TF_CONFIG', '{}')
   with pytest.raises(errors.ConfigError, match=r'several processes \(TF_CONF'):
     with mirrored_flags.mirrored():

@@ -1,7 +1,6 @@
 """`binaries.serve` as a process."""
 
 import json
-import os
 import shutil
 import signal
 import socket
@@ -10,8 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.testing import exportable, patience, published, s3_server
-from tff_algos.core import cache_folder
+from tests.testing import exportable, patience
 
 START_SECONDS = 120.0
 END_SECONDS = 30.0
@@ -93,6 +91,10 @@ def test_signal_with_an_open_connection(start):
     ([], 'give either --workdir or --model_base_path'),
     (['--workdir=a', '--model_base_path=b'], 'give either'),
     (['--workdir=/missing'], 'model folder /missing/export cannot be read'),
+    (
+      ['--workdir=s3://bucket/run', '--print_tf_serving_config'],
+      's3://bucket/run: --print_tf_serving_config takes a local folder',
+    ),
   ],
 )
 def test_mistakes_are_one_line(launcher, arguments, text):
@@ -109,16 +111,3 @@ def test_configuration_of_tensorflow_serving(launcher, workdir):
   assert program.returncode == 0, program.stderr
   assert program.stdout.count('docker run') == 1
   assert (workdir / 'tf_serving' / 'models.config').exists()
-
-
-def test_models_in_a_published_folder(launcher, workdir, s3, tmp_path):
-  address = f's3://{s3_server.BUCKET}/served'
-  published.publish(workdir, address)
-  program = launcher.run(
-    *('binaries.serve', f'--model_base_path={address}/export'),
-    '--print_tf_serving_config',
-    **{**os.environ, cache_folder.VARIABLE: str(tmp_path)},
-  )
-  assert program.returncode == 0, program.stderr
-  (config,) = tmp_path.rglob('models.config')
-  assert 'personalized_models' in config.read_text()

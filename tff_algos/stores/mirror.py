@@ -81,6 +81,8 @@ class Mirror:
     """
     self._objects = objects_lib.Objects(address)
     self._part = part
+    # The last snapshot that was fetched, and its content here.
+    self._fetched: tuple[str, snapshots.Snapshot] | None = None
     self.address = self._objects.address
     key = hashlib.sha256(f'{self.address} {part}'.encode()).hexdigest()[:16]
     self._place = cache_folder.path() / 'stores' / key
@@ -165,8 +167,12 @@ class Mirror:
     if snapshot != lease.snapshot:
       lease.publish(snapshot)
       self._remember(snapshot)
-      snapshots.remove_unused(self._objects, snapshot)
       logging.info('Published %s', self.address)
+      # What is published stays so, as where the bucket forbids to delete.
+      try:
+        snapshots.remove_unused(self._objects, snapshot)
+      except errors.InfrastructureError as error:
+        logging.warning('Objects that no snapshot needs are left: %s', error)
 
   def _fetch(self, snapshot: str | None) -> None:
     if self._base() == (snapshot or '') and self.folder.is_dir():
@@ -176,11 +182,14 @@ class Mirror:
       durable.make_folder(self.folder)
     else:
       content = snapshots.read(self._objects, snapshot).part(self._part)
-      self._beside(_BASE).unlink(missing_ok=True)
-      durable.sync(self._place)
-      snapshots.fetch(
-        self._objects, content, self.folder, self._beside(_SCRATCH)
-      )
+      # A training that publishes its checkpoints changes no served model.
+      if (self._base(), content) != self._fetched or not self.folder.is_dir():
+        self._beside(_BASE).unlink(missing_ok=True)
+        durable.sync(self._place)
+        snapshots.fetch(
+          self._objects, content, self.folder, self._beside(_SCRATCH)
+        )
+      self._fetched = (snapshot, content)
     self._remember(snapshot or '')
 
   def _beside(self, kind: str) -> pathlib.Path:

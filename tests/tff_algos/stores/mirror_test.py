@@ -1,4 +1,5 @@
 import contextlib
+import datetime
 import os
 import socket
 import threading
@@ -168,6 +169,17 @@ def test_what_could_not_be_published_stays_and_is_published_later(
   assert other.fetch() and (other.folder / 'round').read_text() == '1'
 
 
+def test_objects_that_may_not_be_deleted_stay(address, monkeypatch, caplog):
+  mirror = mirror_lib.Mirror(address)
+  monkeypatch.setattr(snapshots, 'KEPT', datetime.timedelta(-1))
+  monkeypatch.setattr(objects_lib.Objects, 'delete', _fail)
+  for content in '12':
+    with mirror.writing():
+      (mirror.folder / 'round').write_text(content)
+  assert caplog.text.count('that no snapshot needs are left: the store is') == 1
+  assert pointer.read(objects_lib.Objects(address))[0].holder is None
+
+
 def test_the_error_of_a_block_is_told_where_its_store_is_away_too(
   address, monkeypatch, caplog
 ):
@@ -195,6 +207,25 @@ def test_a_part_is_mirrored_alone(address):
   assert part.fetch() and part.folder.name == 'export'
   assert [path.name for path in part.folder.iterdir()] == ['model']
   assert (part.folder / 'model/1/file').read_text() == 'export/model/1'
+
+
+def test_what_changes_outside_of_a_part_is_not_fetched(address, monkeypatch):
+  whole = mirror_lib.Mirror(address)
+  part = mirror_lib.Mirror(address, 'export')
+  fetched = []
+  fetch = snapshots.fetch
+  monkeypatch.setattr(
+    snapshots, 'fetch', lambda *args: fetched.append(1) or fetch(*args)
+  )
+  with whole.writing() as publish:
+    (whole.folder / 'export').mkdir()
+    for name, count in (('round', 1), ('round', 1), ('export/model', 2)):
+      path = whole.folder / name
+      path.write_text(path.read_text() + '1' if path.exists() else '1')
+      publish()
+      assert part.fetch() and len(fetched) == count
+  assert (part.folder / 'model').read_text() == '1'
+  assert mirror_lib.Mirror(address, 'export').fetch() and len(fetched) == 2
 
 
 def test_the_publication_of_a_folder_is_its_own_or_of_the_nearest_parent(

@@ -95,12 +95,22 @@ class Table(NamedTuple):
     num_rows: Number of rows that were looked at, at most `MAX_ROWS`.
     delimiter: Delimiter of a CSV file; '' for Parquet.
     has_header: Whether the first line has the names of the columns.
+    is_first: Whether the table has further files.
   """
 
   columns: tuple[Column, ...]
   num_rows: int
   delimiter: str = ''
   has_header: bool = True
+  is_first: bool = False
+
+  @property
+  def part(self) -> str:
+    """Returns which rows were looked at, in words; '' for all of them."""
+    rows = f'{self.num_rows:,} rows' + ' of the first file' * self.is_first
+    if self.num_rows >= MAX_ROWS:
+      return f'the first {rows}'
+    return f'the {rows}' if self.is_first else ''
 
 
 def read(path: pathlib.Path) -> Table:
@@ -128,6 +138,14 @@ def read(path: pathlib.Path) -> Table:
       f'{path} is no CSV file in UTF-8 and no Parquet file: {error}. Convert '
       'it, or name the right file.'
     ) from None
+
+
+def of_values(name: str, values: Sequence[Any]) -> Column:
+  """Returns a column by all of its cells."""
+  tally = _Tally()
+  for value in values:
+    tally.add(value)
+  return tally.finish(name, len(values))
 
 
 def is_number(cell: Any) -> bool:

@@ -44,6 +44,9 @@ _KINDS = {
   'labels': ('iufU', 'numbers or texts'),
 }
 
+# Modes of Pillow that a PNG file does not have, but RGB stands for.
+_PRINTED = ('CMYK', 'YCbCr', 'HSV')
+
 Examples = Mapping[str, tuple[Any, Any]]
 
 
@@ -179,8 +182,8 @@ def from_pandas(
     features: Features, such as `{'name': 'note', 'type': 'text'}`, with the
       fields of `features.spec.Feature`; None to guess them.
     classes: Spellings of the labels, class 0 first; None for the different
-      texts or, of numbers with few integer values, for those; `()` for a
-      regression.
+      texts of all rows or, of numbers with few integer values, for those; `()`
+      for a regression.
     test: A frame of the official test split.
     dataset: See `from_arrays`.
 
@@ -244,6 +247,7 @@ def from_huggingface(
         getattr(part.features.get(label), 'names', names)
         if key == label
         else None,
+        key,
       )
       for key in part.column_names
     }
@@ -336,16 +340,19 @@ def _elements(elements: Any, x: str, y: str) -> tuple[list[Any], list[Any]]:
   return [row[0] for row in rows], [row[1] for row in rows]
 
 
-def _spelled(values: Iterable[Any], names: Sequence[str] | None) -> list[Any]:
+def _spelled(
+  values: Iterable[Any], names: Sequence[str] | None, column: str
+) -> list[Any]:
   """Returns values as a Parquet file has them.
 
   Args:
     values: Numbers, texts, lists, images (with `save`, or their `bytes`).
     names: Names of the classes, if the values are their numbers.
+    column: Name of their column.
   """
   if names is not None:
     return [_class_name(one, names) for one in values]
-  return [_image_bytes(one) for one in values]
+  return [_image_bytes(one, column, row) for row, one in enumerate(values)]
 
 
 def _class_name(value: Any, names: Sequence[str]) -> str | None:
@@ -362,15 +369,22 @@ def _class_name(value: Any, names: Sequence[str]) -> str | None:
   return names[int(value)]
 
 
-def _image_bytes(value: Any) -> Any:
+def _image_bytes(value: Any, column: str, row: int) -> Any:
   """Returns the content of an image's file; other values as they are."""
-  if isinstance(value, Mapping) and value.get('bytes'):
-    return value['bytes']
-  save = getattr(value, 'save', None)
-  if save is None:
+  if isinstance(value, Mapping):
+    return value.get('bytes') or value
+  if not hasattr(value, 'save'):
     return value
+  if getattr(value, 'mode', '') in _PRINTED:
+    value = value.convert('RGB')
   content = io.BytesIO()
-  save(content, format='PNG')
+  try:
+    value.save(content, format='PNG')
+  except OSError as error:
+    raise errors.DataError(
+      f'column {column!r}, row {row}: the image cannot be written as PNG: '
+      f'{error}. Mend it, or convert it to 8-bit RGB or gray'
+    ) from None
   return content.getvalue()
 
 
@@ -392,11 +406,17 @@ def _build_table(
       raise errors.DataError(f'name the column of the {role}, got none')
 
   def write(raw: pathlib.Path, place: pathlib.Path) -> proposal_lib.Proposal:
+    label, labels = given['label'], list[Any]()
     for name, table in tables.items():
       content = {key: _arrow(key, table[key]) for key in table}
       parquet.write_table(pyarrow.table(content), raw / name)
+      if label in content:
+        labels += content[label].to_pylist()
+    found = classes
+    if found is None and labels:  # Of all rows, as any may have a new class.
+      found = proposal_lib.find_classes(columns.of_values(label, labels))
     proposal = proposal_lib.of_table(
-      str(place / _TRAIN), columns.read(raw / _TRAIN), given, features, classes
+      str(place / _TRAIN), columns.read(raw / _TRAIN), given, features, found
     )
     if _TEST not in tables:
       return proposal

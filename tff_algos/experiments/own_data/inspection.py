@@ -40,6 +40,7 @@ def propose_file(
     matches = [] if place.is_file() else glob.glob(str(path))
     first = min(matches, default=path)
     table = columns.read(pathlib.Path(first))
+    table = table._replace(is_first=len(matches) > 1)
     found = proposal_lib.of_table(str(path), table, given)
   else:
     is_arrays = (place / 'x.npy').exists()

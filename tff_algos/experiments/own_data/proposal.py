@@ -143,8 +143,9 @@ def of_table(
       )
   roles, evidence = _find_roles(path, table, given)
   label = by_name[roles.label]
+  doubt = ''
   if classes is None:
-    classes = _classes(label)
+    classes, doubt = find_classes(label), _doubt(table)
   for column in (by_name[roles.client], *([label] if classes else [])):
     _check_spellings(path, column)
   if table.delimiter not in ('', ','):
@@ -153,7 +154,7 @@ def of_table(
   if len(classes) == 1:
     raise errors.DataError(
       f'{path} has one class alone in the label column {label.name!r}, '
-      f'{classes[0]!r}; a model needs two or more to tell apart'
+      f'{classes[0]!r}; a model needs two or more to tell apart.{doubt}'
     )
   if features is None:
     features_option = _guess_features(table, roles, left_out)
@@ -184,16 +185,15 @@ def of_table(
   if fraction:
     dataset['max_dead_letter_fraction'] = fraction
   sizes = by_name[roles.client].values
-  # Of a part of the rows the sizes are not known.
-  is_whole = table.num_rows < columns_lib.MAX_ROWS
   return Proposal(
     title=path,
     source='table',
     model=_model(features_option.value, has_classes=bool(classes)),
-    num_clients=_num_clients(sizes) if is_whole else len(sizes),
+    # Of a part of the rows the sizes are not known.
+    num_clients=len(sizes) if table.part else _num_clients(sizes),
     options=tuple(options),
     dataset=dataset,
-    notes=(f'{_rows(table)}.', *left_out, *_notes_on_label(label, classes)),
+    notes=(_rows(table), *left_out, *_notes_on_label(label, classes, doubt)),
   )
 
 
@@ -355,9 +355,19 @@ def of_arrays(folder: str, place: str = '') -> Proposal:
 
 
 def _rows(table: columns_lib.Table) -> str:
-  if table.num_rows < columns_lib.MAX_ROWS:
-    return f'{table.num_rows:,} rows'
-  return f'the first {table.num_rows:,} rows were looked at'
+  if not table.part:
+    return f'{table.num_rows:,} rows.'
+  return f'{table.part.capitalize()} were looked at.'
+
+
+def _doubt(table: columns_lib.Table) -> str:
+  """Returns a sentence on classes that may be missing; '' if none are."""
+  if not table.part:
+    return ''
+  return (
+    f' Classes are those of {table.part}: name others in `classes` of a '
+    'config, such as configs/own/table.py, or their rows are dead letters.'
+  )
 
 
 def _form(table: columns_lib.Table) -> list[Option]:
@@ -391,7 +401,8 @@ def _find_roles(
     chosen[role] = named or (names[0] if names else '')
   if not chosen['client']:
     raise errors.DataError(
-      f'{path} has no column that can be a client: one of texts or whole '
+      f'{path} has no column that can be a client'
+      f'{f" in {table.part}" if table.part else ""}: one of texts or whole '
       f'numbers with {_ROWS_OF_A_CLIENT} rows or more of each value, on '
       'average. Add one, or name it.'
     )
@@ -482,7 +493,7 @@ def _evidence(
   return tuple(lines)
 
 
-def _classes(label: columns_lib.Column) -> tuple[str, ...]:
+def find_classes(label: columns_lib.Column) -> tuple[str, ...]:
   """Returns the spellings of the classes; () for a regression."""
   if label.kind == columns_lib.NUMBER:
     numbers = [*filter(columns_lib.is_number, label.values)]
@@ -493,7 +504,7 @@ def _classes(label: columns_lib.Column) -> tuple[str, ...]:
 
 
 def _notes_on_label(
-  label: columns_lib.Column, classes: Sequence[str]
+  label: columns_lib.Column, classes: Sequence[str], doubt: str
 ) -> tuple[str, ...]:
   if not label.num_present:
     return ('No row has a label.',)
@@ -502,7 +513,7 @@ def _notes_on_label(
     rarest = min(classes, key=lambda one: num_rows[one])
     return (
       f'Classification; the rarest class, {rarest!r}, has '
-      f'{num_rows[rarest]:,} rows.',
+      f'{num_rows[rarest]:,} rows.{doubt}',
     )
   return (
     f'Regression. Targets from {label.minimum:g} to {label.maximum:g} are '

@@ -8,7 +8,7 @@ from PIL import Image
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.experiments import config_file, experiment
-from tff_algos.experiments.own_data import conversion
+from tff_algos.experiments.own_data import columns, conversion
 from tff_algos.training import workdir
 
 
@@ -301,6 +301,17 @@ def test_a_class_spelled_like_a_missing_number_is_one(tmp_path):
     assert dataset.manifest['recipe']['max_dead_letter_fraction'] == 0
 
 
+def test_classes_are_those_of_all_rows(tmp_path, monkeypatch):
+  monkeypatch.setattr(columns, 'MAX_ROWS', 10)
+  frame, test = _frame(), _frame(10)
+  frame['ill'] = _Column(('no', 'yes')[i // 20] for i in range(40))
+  test['ill'] = _Column(['maybe'] * 10)
+  with conversion.from_pandas(
+    frame, tmp_path, client='who', label='ill', test=test
+  ) as dataset:
+    assert dataset.feature_spec.classes == ('maybe', 'no', 'yes')
+
+
 def test_an_unknown_option_of_a_dataset_is_named(tmp_path):
   with pytest.raises(
     errors.ConfigError, match="key 'sed'. Did you mean \"seed"
@@ -426,7 +437,17 @@ def test_bytes_of_images_are_taken_as_they_are():
   content = io.BytesIO()
   Image.new('L', (4, 4)).save(content, format='PNG')
   value = {'bytes': content.getvalue(), 'path': None}
-  assert conversion._image_bytes(value) == content.getvalue()
+  assert conversion._image_bytes(value, 'x', 0) == content.getvalue()
+
+
+def test_images_of_modes_that_png_does_not_have():
+  printed = Image.new('CMYK', (1, 1), color=(0, 255, 255, 0))
+  content = conversion._image_bytes(printed, 'x', 0)
+  assert Image.open(io.BytesIO(content)).getpixel((0, 0)) == (255, 0, 0)
+  with pytest.raises(
+    errors.DataError, match="column 'x', row 7: the image can"
+  ):
+    conversion._image_bytes(Image.new('F', (1, 1)), 'x', 7)
 
 
 def test_splits_without_train(tmp_path):

@@ -27,6 +27,21 @@ def test_pattern_of_tables(tmp_path):
     inspection.propose_file(tmp_path / 'x*', 'inspect')
 
 
+def test_clients_of_the_first_file_of_several(tmp_path):
+  """With few rows in each; those of a whole table would be left out."""
+  rows = [f'c{i},{i / 3},{i % 2}' for i in range(12)]
+  for day in '12':
+    path = tmp_path / f'day-{day}.csv'
+    path.write_text('\n'.join(['who,a,ill', *rows]))
+  given = {'client': 'who', 'label': 'ill'}
+  text = inspection.propose_file(tmp_path / 'day-*.csv', 'inspect', given)
+  assert 'num_clients=12' in text
+  assert 'The 12 rows of the first file were looked at.' in text
+  assert 'Classes are those of the 12 rows of' in ' '.join(text.split())
+  text = inspection.propose_file(tmp_path / 'day-1.csv', 'inspect', given)
+  assert 'num_clients=1\n' in text and '12 rows.' in text
+
+
 @pytest.mark.parametrize(
   ('write', 'source'),
   [
