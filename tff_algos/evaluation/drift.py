@@ -277,23 +277,23 @@ def exceeded(
 
 
 def check_comparable(now: Mapping[str, Any], before: Mapping[str, Any]) -> None:
-  """Raises DataError if two versions differ in the shape of an example."""
+  """Raises DataError if two versions differ in shape or meaning of examples."""
   for name in ('task', 'num_classes', 'x_dtype', 'x_shape', 'y_shape'):
     ours, theirs = (one['schema'].get(name) for one in (now, before))
     if ours != theirs:
       raise errors.DataError(
         f'dataset version {now["version"]} has {name} {ours!r}, version '
-        f'{before["version"]} of the parent {theirs!r}: their drift is not '
-        'defined. Name a parent with examples of the same shape, or none.'
+        f'{before["version"]} of the parent {theirs!r}: their examples do not '
+        'compare. Name a parent with examples of the same shape, or none.'
       )
   ours, theirs = (raw_features.of_manifest(one) for one in (now, before))
   difference = ours.difference(theirs)
   if difference is not None:
     raise errors.DataError(
       f'dataset versions {now["version"]} (here) and {before["version"]} '
-      f'(there) encode raw data differently: {difference}. Set '
-      'dataset.fitted_from, or vocabulary_file of the source, or name no '
-      'parent.'
+      f'(there) encode raw data differently: {difference}. Build it with the '
+      "parent's options, and what was fitted from its dataset "
+      '(dataset.fitted_from), or name no parent.'
     )
 
 

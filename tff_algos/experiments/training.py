@@ -11,6 +11,7 @@ from absl import logging
 from tff_algos.core import checks, errors, records
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
+from tff_algos.evaluation import drift
 from tff_algos.experiments import (
   auditing,
   experiment,
@@ -147,6 +148,7 @@ def train(
     done = _check_rounds(opened)
     _check_selection(opened, done)
     if done < opened.training.num_rounds:
+      _check_patience(opened)
       _check_personalization(opened)
     opened.checkpoints.on_saved = on_checkpoint
     opened.checkpoints.remove_unfinished()
@@ -265,6 +267,23 @@ def _check_selection(opened: session.Session, done: int) -> None:
     )
 
 
+def _check_patience(opened: session.Session) -> None:
+  """Raises ConfigError if early stopping waits for scores of no examples."""
+  config = opened.training.selection
+  metric = config.metric or opened.evaluator.selection_metric
+  if (
+    config.patience
+    and schema.VALIDATION in metric.split('/')
+    and not opened.dataset.num_examples(schema.VALIDATION).any()
+  ):
+    raise errors.ConfigError(
+      f'config.training.selection.patience is {config.patience}, but no client '
+      f'has validation examples: {metric} is never a number, and training '
+      'would not stop early. Set config.dataset.splits.validation_ratio above '
+      '0, config.training.selection.metric to another metric, or patience to 0'
+    )
+
+
 def _check_personalization(opened: session.Session) -> None:
   """Checks that the last round has personalized models of its own.
 
@@ -308,8 +327,10 @@ def _first_round(opened: session.Session) -> int:
 def _move_states(opened: session.Session) -> None:
   """Moves the states of the parent run; logs the numbers of clients."""
   config = opened.config
+  parent = checks.check_given('parent', opened.parent)
+  _check_encoding(opened, parent)
   parent = continuation.start(
-    checks.check_given('parent', opened.parent),
+    parent,
     opened.workdir,
     opened.algorithm,
     opened.runtime,
@@ -328,6 +349,34 @@ def _move_states(opened: session.Session) -> None:
     parent.joined,
     parent.left,
   )
+
+
+def _check_encoding(
+  opened: session.Session, parent: continuation.Parent
+) -> None:
+  """Raises DataError if the parent was trained on examples encoded otherwise.
+
+  Its models would read other inputs, and name other classes, than they learned.
+  """
+  folder = continuation.parent_folder(opened.workdir, parent)
+  # A night's run links to its version; elsewhere it may not be the current one.
+  for version in (None, parent.dataset_version):
+    with contextlib.suppress(errors.UserError, OSError):
+      with dataset_lib.FederatedDataset.open(
+        folder / 'dataset', version=version, verify=False
+      ) as dataset:
+        before = dataset.manifest
+      if before['version'] == parent.dataset_version:
+        break
+  else:
+    logging.warning(
+      'Whether examples are encoded as those of %s is not checked: its dataset '
+      'version %s cannot be read.',
+      folder,
+      parent.dataset_version,
+    )
+    return
+  drift.check_comparable(opened.dataset.manifest, before)
 
 
 def shown_metrics(dataset: dataset_lib.FederatedDataset) -> dict[str, str]:

@@ -88,6 +88,8 @@ class MetricsLog:
       num_rows = round_num - self._first_round + 1
       kept = records.table_part(self._csv_path.read_bytes(), num_rows)
     self._memberships.resume(round_num, entries)
+    if not round_num:
+      self._remove_events()
     self._rewrite(kept)
     self._bar = tqdm.tqdm(
       total=self._num_rounds,
@@ -142,6 +144,13 @@ class MetricsLog:
       num_rows=self._num_rows, num_columns=len(self._columns)
     )
     return {METRICS_FILE: entry, **self._memberships.entries}
+
+  def _remove_events(self) -> None:
+    """Removes the events of an earlier run, which TensorBoard would add."""
+    folder = self._folder / 'tensorboard'
+    with durable.writing(folder):
+      for path in folder.glob('events.out.tfevents.*'):
+        path.unlink()
 
   def _summarize(self, round_num: int, metrics: Mapping[str, float]) -> None:
     """Writes a round for TensorBoard."""

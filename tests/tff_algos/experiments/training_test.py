@@ -10,9 +10,10 @@ import tensorflow as tf
 
 from configs.fed_avg import private
 from configs.fed_soft import synthetic
-from tests.testing import csv_files, regressions
+from tests.testing import csv_files, nights, regressions
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors, sealed_json
+from tff_algos.data import dataset as dataset_lib
 from tff_algos.experiments import (
   datasets,
   evaluating,
@@ -109,6 +110,50 @@ def test_validation_is_shown_if_there_are_examples(num_examples, is_shown):
   assert (name in shown) == is_shown
 
 
+@pytest.mark.parametrize(
+  ('options', 'num_examples', 'is_refused'),
+  [
+    ({'patience': 2}, 0, True),
+    ({'patience': 2, 'metric': 'a/validation/loss'}, 0, True),
+    ({'patience': 2, 'metric': 'a/train/loss'}, 0, False),
+    ({'patience': 2}, 3, False),
+    ({}, 0, False),
+  ],
+)
+def test_patience_needs_scores_to_wait_for(options, num_examples, is_refused):
+  opened = types.SimpleNamespace(
+    training=loop.TrainingConfig(
+      num_rounds=1, selection=selection.SelectionConfig(**options)
+    ),
+    dataset=types.SimpleNamespace(
+      num_examples=lambda split: np.array([0, num_examples])
+    ),
+    evaluator=types.SimpleNamespace(
+      selection_metric='participating/validation/personalized/accuracy'
+    ),
+  )
+  if is_refused:
+    with pytest.raises(errors.ConfigError, match=r'patience is 2, .*_ratio'):
+      training._check_patience(opened)
+  else:
+    training._check_patience(opened)
+
+
+def test_a_run_that_would_wait_in_vain_is_refused(
+  dataset, tmp_path, monkeypatch
+):
+  shutil.copytree(dataset, tmp_path / 'dataset')
+  monkeypatch.setattr(
+    dataset_lib.FederatedDataset,
+    'num_examples',
+    lambda self, split: np.full(len(self.client_ids), split != 'validation'),
+  )
+  config = regressions.config(num_rounds=1, selection={'patience': 2})
+  with pytest.raises(errors.ConfigError, match='no client has validation'):
+    training.train(config, tmp_path)
+  assert not (tmp_path / 'metrics.csv').exists()
+
+
 def test_several_processes_continue_no_run_not_even_one_that_was_started(
   tmp_path,
 ):
@@ -117,6 +162,30 @@ def test_several_processes_continue_no_run_not_even_one_that_was_started(
   two = process_cluster.Cluster(('127.0.0.1:1',) * 2)
   with pytest.raises(errors.ConfigError, match='leave TF_CONFIG out'):
     training.train(regressions.config(), tmp_path, two)
+
+
+def test_a_parent_trained_on_other_classes_is_refused(tmp_path, caplog):
+  nights.write_day(tmp_path / 'raw', nights.FIRST)
+  config = nights.parse(tmp_path / 'raw')
+  parent, child = tmp_path / 'parent', tmp_path / 'child'
+  datasets.build(config.dataset, parent)
+  training.train(config, parent)
+  other = nights.parse(
+    tmp_path / 'raw',
+    dataset={'source': {'options': {'classes': ('yes', 'no')}}},
+  )
+  datasets.build(other.dataset, child)
+  with pytest.raises(errors.DataError, match='encode raw data differently: cl'):
+    training.train(other, child, parent=parent)
+  assert not (child / 'parent.json').exists()
+  # Another version is the current one now, but the parent's is still there.
+  datasets.build(other.dataset, parent)
+  with pytest.raises(errors.DataError, match='encode raw data differently: cl'):
+    training.train(other, child, parent=parent)
+  shutil.rmtree(parent / 'dataset')
+  with caplog.at_level('WARNING', logger='absl'):
+    training.train(other, child, parent=parent)
+  assert 'is not checked: its dataset version' in caplog.text
 
 
 def test_other_config_in_a_used_workdir_is_refused(dataset, tmp_path):

@@ -59,6 +59,19 @@ def test_start_from_round_0_forgets_an_older_log(tmp_path):
   assert _read(tmp_path) == [{'round': '0', 'a': '2.0'}]
 
 
+def test_tensorboard_forgets_an_older_log_but_not_the_rounds_before(tmp_path):
+  folder = tmp_path / 'tensorboard'
+  _write(tmp_path, [(0, {'a': 0.0})])
+  (folder / 'notes.txt').write_text('mine')
+  old = {*folder.glob('events.*')}
+  _write(tmp_path, [(0, {'a': 1.0})])
+  new = {*folder.glob('events.*')}
+  assert len(new) == 1 and not new & old
+  _write(tmp_path, [(2, {'a': 2.0})], resume_at=1)
+  assert len({*folder.glob('events.*')}) == 2
+  assert (folder / 'notes.txt').exists()
+
+
 @pytest.mark.parametrize('rest', ['1', '12,', '12,0.5\r\n13,0'])
 def test_half_a_row_of_a_killed_process_is_cut_off(tmp_path, rest):
   _write(tmp_path, [(r, {'a': r / 10}) for r in range(12)])

@@ -14,6 +14,7 @@ any point may be started again, and then ends in the same files.
 import dataclasses
 import os
 import pathlib
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from absl import logging
@@ -23,6 +24,7 @@ from pipelines.partitions import registry as laws
 from pipelines.publishing import versions
 from tff_algos.core import checks, durable, errors
 from tff_algos.data import dates, integrity, layout, raw_features, schema
+from tff_algos.evaluation import drift
 from tff_algos.experiments import (
   datasets,
   evaluating,
@@ -250,8 +252,9 @@ class _Night:
     next night.
 
     Raises:
-      DataError: If no client can train; or if the version was removed since,
-        and the night not released.
+      DataError: If no client can train, or examples are encoded otherwise than
+        the parent's; or if the version was removed since, and the night not
+        released.
     """
     link = self._run / 'dataset'
     if link.is_symlink() and not link.exists():
@@ -283,6 +286,7 @@ class _Night:
           'dataset_version': result.version,
         }
         return
+      self._check_comparable(result.manifest)
       durable.make_folder(self._run)
       root = self._folder.resolve() / 'dataset'
       target = layout.version_folder(root, result.version)
@@ -354,6 +358,24 @@ class _Night:
     return known == version or _content(folder, known) == _content(
       folder, version
     )
+
+  def _check_comparable(self, manifest: Mapping[str, Any]) -> None:
+    """Raises DataError if the parent cannot be trained on a version.
+
+    Before the run is linked to it, so that mended raw files give the same night
+    another one.
+    """
+    if self._parent is None:
+      return
+    parent = (self._parent / 'dataset').resolve()
+    try:
+      drift.check_comparable(manifest, integrity.read_manifest(parent))
+    except errors.DataError as error:
+      raise errors.DataError(
+        f'{self._run.name} cannot continue {self._parent}: {error} In a night: '
+        'mend the raw files and start the date again; if the change is meant, '
+        'begin a new production folder'
+      ) from None
 
   def _measure_drift(self) -> None:
     """Compares data and clusters with the parent's, before training.

@@ -516,6 +516,20 @@ def test_too_much_drift_ends_the_night_before_training(production):
   assert not (folder / checkpoint.FOLDER).exists()
 
 
+def test_data_of_another_shape_are_mended_and_the_night_started_again(
+  production,
+):
+  options = {'source': {'options': {'feature_columns': ('x',)}}}
+  with pytest.raises(
+    errors.DataError,
+    match=rf'^{nights.THIRD} cannot .* x_shape .* In a night: mend the raw',
+  ):
+    production.run(nights.THIRD, dataset=options)
+  assert not production.run_folder(nights.THIRD).exists()
+  result = production.run(nights.THIRD, nightly.DATASET)
+  assert result['status'] == 'until dataset'
+
+
 @pytest.mark.parametrize(
   ('other', 'words'),
   [
