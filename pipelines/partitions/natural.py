@@ -91,8 +91,8 @@ def choose(
     raise errors.PartitionError(
       f'partition.num_clients is {num_clients} and num_unseen_clients is '
       f'{num_unseen}; the source has only {len(clients.names)} clients, of '
-      f'which {len(kept)} pass the filters of partition.options, and at least '
-      'one must be left to train.'
+      f'which {len(kept)} have labels and pass the filters of '
+      'partition.options, and at least one must be left to train.'
     )
   if num_clients is not None:
     kept = kept[:wanted]

@@ -58,13 +58,29 @@ def largest_sizes(
     mixtures: `[num_clients, num_sources]`.
     available: Examples in each pool, int64 `[3, num_sources]`, by split.
     config: The splits' ratios.
+
+  Raises:
+    PartitionError: If a client trains, but a split with a ratio above 0 has no
+      example at any client.
   """
   low, high = 0, most + 1
   while high - low > 1:  # Invariant of the bisection: low fits, high does not.
     middle = (low + high) // 2
     wanted = count_quotas(mixtures, make_sizes(middle), config).sum(axis=1)
     low, high = (middle, high) if np.all(wanted <= available) else (low, middle)
-  return make_sizes(low)
+  sizes = make_sizes(low)
+  ratios = (1.0, config.validation_ratio, config.test_ratio)
+  counts = split_sizes(sizes, config).sum(axis=1)
+  for s, split in enumerate(schema.SPLITS):
+    if sizes.any() and ratios[s] and not (counts[s] or config.is_by_client):
+      raise errors.PartitionError(
+        f'splits.{split}_ratio is {ratios[s]}, but the largest sizes that '
+        f'{available[0].sum()} training and {available[s].sum()} {split} '
+        f'examples allow leave no {split} example to any of {len(sizes)} '
+        'clients. Lower partition.num_clients, set the ratio to 0, or use more '
+        'raw examples.'
+      )
+  return sizes
 
 
 def check_available(

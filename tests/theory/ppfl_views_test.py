@@ -1,5 +1,5 @@
 """Other methods that PPFL's objective is seen as (Di et al., arXiv:2310.14337,
-Section 3): multi-task learning, decoupling, and IFCA's choice of a cluster.
+Section 3): multi-task learning and decoupling.
 """
 
 from collections import OrderedDict
@@ -7,11 +7,10 @@ from collections import OrderedDict
 import numpy as np
 import tensorflow as tf
 
-from tests.testing import client_data, toys
+from tests.testing import toys
 from tff_algos.algorithms.ppfl import affinity, membership_descent, ppfl
 from tff_algos.numerics import optimizers
 from tff_algos.stages.client import local_training
-from tff_algos.stages.clusters import assignment
 
 _SOURCE = toys.image_clients(4)
 _SIZES = _SOURCE.population.num_examples
@@ -153,26 +152,3 @@ def test_decoupling():
   # The private part stays private.
   assert after.membership == ()
   assert len(outputs) == 1
-
-
-def test_memberships_like_one_over_the_losses_are_ifcas_choice():
-  """The largest of c_ik ~ 1 / f_i(theta_k) is the cluster of the least loss."""
-  algorithm = _build(canonical=('all',), num_clusters=3)
-  state, _ = toys.initial_states(algorithm, _SOURCE.population)
-  models = algorithm.cluster_weights(state)
-  for i in range(len(_SIZES)):
-    losses = np.array(
-      [
-        _loss_of_client(
-          i, OrderedDict((name, leaf[k]) for name, leaf in models.items())
-        )
-        for k in range(3)
-      ]
-    )
-    shares = (1 / losses) / np.sum(1 / losses)
-    examples = _SOURCE.examples(i)
-    data = client_data.build(examples.x, examples.y)
-    chosen = assignment.best_cluster(
-      assignment.cluster_losses(toys.mlp(), models, data), data.mask
-    )
-    assert shares.argmax() == int(chosen)

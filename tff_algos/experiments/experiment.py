@@ -237,8 +237,8 @@ def open_dataset(
   dataset = dataset_lib.FederatedDataset.open(pathlib.Path(workdir, 'dataset'))
   if not dataset.client_ids:
     raise errors.DataError(
-      f'{dataset.path} has no participating client; build it with '
-      'config.dataset.partition.num_clients >= 1'
+      f'{dataset.path} has no client with labelled examples, so it can be '
+      'scored alone (binaries.score); build it again when there are labels'
     )
   return dataset
 

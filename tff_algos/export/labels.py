@@ -91,6 +91,8 @@ def assign(
     with folder_lock.exclusive(folder, versions.busy(folder)):
       found = read(folder)
       for model in models:
+        if model not in found and not (folder / model).is_dir():
+          raise ValueError(f'there is no model {model!r}')
         _check(
           model,
           labels,

@@ -116,6 +116,16 @@ def test_equal_sizes_are_the_largest():
   np.testing.assert_array_equal(chosen, np.full(5, 21))
 
 
+def test_a_split_without_any_example_is_refused():
+  """A size of 5 would have a test example each, of which there are 73."""
+  available = np.array([[727], [0], [73]])
+  splits = options.SplitsConfig(test_ratio=0.1)
+  with pytest.raises(
+    errors.PartitionError, match='727 training and 73 test .* of 100 clients'
+  ):
+    _choose({'law': 'equal'}, np.ones((100, 1)), available, splits=splits)
+
+
 @pytest.mark.parametrize('pools', [[4], [50, 0]])
 def test_equal_sizes_of_0_are_refused(pools):
   available = np.array([pools, [0] * len(pools), [0] * len(pools)])

@@ -39,7 +39,8 @@ def test_what_is_assigned_is_read(folder):
   ('models', 'given', 'text'),
   [
     (['a', 'b'], CANARY, "'b' has no version 1; it has 2, 7"),
-    (['c'], CANARY, 'No such file'),
+    (['c'], CANARY, "no model 'c'"),
+    (['c'], labels.Labels(), "no model 'c'"),
     (['a'], labels.Labels({'': 1}), "label '' of 'a' must have letters"),
     (['a'], labels.Labels({'x/y': 1}), "label 'x/y' of 'a'"),
     (['a'], labels.Labels({'..': 2}), "label '..' of 'a'"),
