@@ -111,6 +111,8 @@ def _rates(
   """Yields the paths of all learning rates."""
   for key, value in options.items():
     path = (*prefix, key)
+    if key == 'optimizer' and options.get('solver') == 'exact':
+      continue  # It takes no steps.
     if isinstance(value, Mapping):
       yield from _rates(value, path)
     elif key.endswith(_RATE):

@@ -132,6 +132,9 @@ def test_falls_of_nothing_are_refused():
   with pytest.raises(errors.ConfigError, match='of server_learning_rate$'):
     config.lower(options)
   assert lr_schedule.LrScheduleConfig().lower(options) == [options]
+  exact = _options('fed_avg', local_training={'solver': 'exact'})
+  with pytest.raises(errors.ConfigError, match='no learning rate of clients'):
+    config.lower(exact)
 
 
 @pytest.mark.parametrize(
