@@ -21,12 +21,12 @@ _HEADER = (
 )
 
 
-def _station(name, num_hours=240, shift=0):
+def _station(name, shift):
   """Returns a CSV file as UCI has it; the dust is that of the hour."""
   out = io.StringIO()
   writer = csv.writer(out)
   writer.writerow(_HEADER)
-  for i in range(num_hours):
+  for i in range(240):
     dust = 'NA' if i == 30 else (i + shift) % 100
     date = (2013, 3, 1 + i // 24, i % 24)
     wind = ('NNW', 'E')[i % 2]

@@ -104,10 +104,10 @@ def run(clients, client_ids, theta, affinity, options, num_rounds, seed):
   return rounds
 
 
-def objective(clients, theta, c, p, affinity, laplacian_weight, loss_scale=0.5):
+def objective(clients, theta, c, p, affinity, laplacian_weight):
   """F: the weighted losses and lambda / 2 sum_ij w_ij |c_i - c_j|^2."""
   losses = [
-    loss_scale * np.mean((x @ (one @ theta) - y) ** 2) if len(y) else 0.0
+    0.5 * np.mean((x @ (one @ theta) - y) ** 2) if len(y) else 0.0
     for (x, y), one in zip(clients, c, strict=True)
   ]
   pairs = np.sum((c[:, np.newaxis] - c) ** 2, axis=-1)

@@ -68,11 +68,11 @@ def _run(phases, runtime, misassigned, spread=1.0):
   return np.sum((np.array(centers) - thetas[0]) ** 2, axis=1) / 2
 
 
-def _floor(misassigned, spread=1.0):
+def _floor(misassigned):
   """Fixed point of x = m (1 + lambda m x) / (1 + lambda), m = 1 - 2 p."""
   m = 1 - 2 * misassigned
   kept = m / (1 + _WEIGHT * (1 - m**2))
-  return (spread * (1 - kept) / 2) ** 2 / 2
+  return ((1 - kept) / 2) ** 2 / 2
 
 
 def test_with_perfect_importance_the_line_is_straight_to_the_end(gaps):

@@ -199,7 +199,7 @@ def _momentum(x, y, w, seed):
   return w
 
 
-def _settle(pull, weight, num_steps=4_000):
+def _settle(pull, weight):
   """Memberships after mirror steps on fixed linear losses and a penalty."""
   features = tf.ones([6, 1])
   config = affinity.LaplacianConfig(weight, 'uniform', pull)
@@ -208,7 +208,7 @@ def _settle(pull, weight, num_steps=4_000):
   @tf.function(autograph=False)
   def run():
     return tf.while_loop(
-      lambda i, c: i < num_steps,
+      lambda i, c: i < 4_000,
       lambda i, c: (
         i + 1,
         membership_descent.entropic_step(

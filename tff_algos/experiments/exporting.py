@@ -29,7 +29,7 @@ _NUM_SAMPLES = 8
 
 def export_path(
   folder: str | os.PathLike[str],
-  export_dir: str | os.PathLike[str] | None = None,
+  export_dir: str | os.PathLike[str] | None,
 ) -> pathlib.Path:
   """Returns the export path of a workdir: its own, unless one is named."""
   return pathlib.Path(export_dir or pathlib.Path(folder, 'export'))

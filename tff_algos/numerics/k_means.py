@@ -43,7 +43,7 @@ def k_means(
   is_real: tf.Tensor,
   num_clusters: int,
   seed: tf.Tensor,
-  num_restarts: int = 1,
+  num_restarts: int,
   max_iterations: int = MAX_ITERATIONS,
 ) -> Clustering:
   """Returns the best of several runs of k-means, each with new initial centres.

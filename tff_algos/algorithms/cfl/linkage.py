@@ -6,7 +6,7 @@ LINKAGES = ('complete', 'single')
 
 
 def bipartition(
-  distances: tf.Tensor, is_member: tf.Tensor, linkage: str = 'complete'
+  distances: tf.Tensor, is_member: tf.Tensor, linkage: str
 ) -> tf.Tensor:
   """Returns the second of two clusters of an agglomerative clustering.
 

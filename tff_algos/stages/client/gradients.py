@@ -164,7 +164,7 @@ def descend(
   return weights, loss
 
 
-def _of(tape, target, weights, output_gradients=None):
+def _of(tape, target, weights, output_gradients):
   return tape.gradient(
     target,
     weights,
