@@ -66,11 +66,10 @@ def build_estimation(
 def without_estimate(
   importance_weights: Array, clients: Array, smoother: float
 ) -> Array:
-  """Returns the clients that have had no valid estimation yet.
+  """Returns the clients that lack the estimate that others have.
 
-  All in round 1; later those that dropped out or were invalid then, and those
-  that joined in a continued run. An estimate of the smoother for each cluster
-  counts as none.
+  Those that dropped out or were invalid in round 1, and those that joined in a
+  continued run. An estimate of the smoother for each cluster counts as none.
 
   Args:
     importance_weights: `[num_clients, num_clusters]` float32.
@@ -78,7 +77,8 @@ def without_estimate(
     smoother: Importance in every cluster before the first estimation.
   """
   rows = np.asarray(importance_weights)[clients]
-  return clients[(rows == np.float32(smoother)).all(axis=1)]
+  lacks = (rows == np.float32(smoother)).all(axis=1)
+  return clients[lacks & ~lacks.all()]
 
 
 def fixed_weights(
