@@ -69,10 +69,12 @@ def largest_sizes(
     wanted = count_quotas(mixtures, make_sizes(middle), config).sum(axis=1)
     low, high = (middle, high) if np.all(wanted <= available) else (low, middle)
   sizes = make_sizes(low)
+  if config.is_by_client or not sizes.any():
+    return sizes
   ratios = (1.0, config.validation_ratio, config.test_ratio)
   counts = split_sizes(sizes, config).sum(axis=1)
   for s, split in enumerate(schema.SPLITS):
-    if sizes.any() and ratios[s] and not (counts[s] or config.is_by_client):
+    if ratios[s] and not counts[s]:
       raise errors.PartitionError(
         f'splits.{split}_ratio is {ratios[s]}, but the largest sizes that '
         f'{available[0].sum()} training and {available[s].sum()} {split} '
