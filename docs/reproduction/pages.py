@@ -225,17 +225,11 @@ def _series(run: run_lib.Run, name: str) -> run_lib.Series:
       f'{run.workdir} has no metric {name!r}; an experiment of '
       'experiments.toml names one of metrics.csv'
     )
-  partial = run.series(f'{name}_num_nan')
-  if partial is not None and partial.values[-1]:
-    raise errors.DataError(
-      f'{run.workdir} has diverged: at its end {name!r} is not finite for '
-      f'{partial.values[-1]:g} clients. A verdict needs the mean over all: '
-      'sweep without its cell'
-    )
   if found.diverged is not None:
     raise errors.DataError(
-      f'{run.workdir} has diverged: {name!r} is not finite in round '
-      f'{found.diverged}. A verdict needs its end: sweep without its cell'
+      f'{run.workdir} has diverged: in round {found.diverged} {name!r} is not '
+      'finite, at least for a client. A verdict needs its end: sweep without '
+      'its cell'
     )
   return found
 

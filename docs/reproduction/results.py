@@ -18,7 +18,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors, sealed_json
@@ -31,8 +30,6 @@ _STORED = FOLDER / 'results'
 CONFIRMED = 'confirmed'
 CONTRADICTED = 'contradicted'
 UNTESTED = 'untested at this size'
-_LEAST_SEEDS = 3
-_CONFIDENCE = 0.95
 _IN_PERCENT = (
   *('accuracy', 'purity', 'membership/error'),
   *('moved_clients', 'upload_memory'),
@@ -312,13 +309,11 @@ def judge(better: Mapping[int, float], worse: Mapping[int, float]) -> Judgement:
     worse: seed -> score of the other.
   """
   seeds = sorted(better.keys() & worse.keys())
-  differences = np.array([better[seed] - worse[seed] for seed in seeds])
-  mean = float(differences.mean()) if seeds else np.nan
-  if len(seeds) < _LEAST_SEEDS:
-    return Judgement(UNTESTED, len(seeds), mean, np.nan, np.nan)
-  quantile = float(stats.t.ppf((1 + _CONFIDENCE) / 2, len(seeds) - 1))
-  margin = quantile * float(stats.sem(differences))
-  low, high = mean - margin, mean + margin
+  if not seeds:
+    return Judgement(UNTESTED, 0, np.nan, np.nan, np.nan)
+  mean, low, high = summaries.mean_interval(
+    np.array([better[seed] - worse[seed] for seed in seeds])
+  )
   verdict = UNTESTED
   if low > 0:
     verdict = CONFIRMED
@@ -570,7 +565,7 @@ def _spread_text(found: Mapping[int, float]) -> str:
   """Returns mean and deviation of at least three seeds, else the scores."""
   values = list(found.values())
   digits = 3 if 0 < np.abs(values).max() < 1 else 1
-  if len(values) < _LEAST_SEEDS:
+  if len(values) < summaries.LEAST_SEEDS:
     return ', '.join(f'{value:.{digits}f}' for value in values)
   return f'{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f}'
 
@@ -585,7 +580,7 @@ def _difference_text(found: Judgement) -> str:
   if 0 < least < 0.005:
     digits = math.ceil(-math.log10(least))
   text = f'{found.difference:+.{digits}f}'
-  if found.num_seeds >= _LEAST_SEEDS:
+  if found.num_seeds >= summaries.LEAST_SEEDS:
     text += f' ({found.low:+.{digits}f} to {found.high:+.{digits}f})'
   return f'{text}, {seeds}'.replace('-', '−')
 

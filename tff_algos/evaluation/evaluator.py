@@ -3,9 +3,10 @@
 The rules are the same for all algorithms: results are metrics on held-out
 examples (training accuracy is reported separately, under its own name); an
 unseen client chooses its cluster on its training split, never with test labels;
-scores of clients are summarized by example-weighted mean, plain mean and, but
-for attacked runs, worst decile; and accuracies of participating clients' tests
-and held-out examples are reported with the majority-class baseline.
+scores of clients are summarized by example-weighted mean, plain mean and worst
+decile, those of the honest clients of an attack by the first alone; and
+accuracies of participating clients' tests and held-out examples are reported
+with the majority-class baseline.
 
 Metric names have the form `<clients>/<split>/<model>/<metric>`.
 """

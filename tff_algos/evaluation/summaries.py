@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import special
 
+# Two differences that are equal by chance would have an interval of length 0.
+LEAST_SEEDS = 3
 # Ends of metric names of which the smallest value is the best.
 _ERRORS = (
   *('loss', 'mse', 'error', 'inertia', 'moved_clients', 'num_undecided'),
@@ -72,6 +75,18 @@ def _weighted(name: str) -> str:
   for member in _MEMBERS:
     name = name.removesuffix(member)
   return name
+
+
+def mean_interval(values: np.ndarray) -> tuple[float, float, float]:
+  """Returns the mean over seeds and the ends of its 95 % interval.
+
+  Student's t. The ends are NaN below `LEAST_SEEDS` values.
+  """
+  mean, half = float(values.mean()), math.nan
+  if len(values) >= LEAST_SEEDS:
+    error = values.std(ddof=1) / math.sqrt(len(values))
+    half = float(special.stdtrit(len(values) - 1, 0.975) * error)
+  return mean, mean - half, mean + half
 
 
 def worst_decile(values: np.ndarray, *, higher_is_better: bool) -> np.ndarray:

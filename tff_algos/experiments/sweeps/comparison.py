@@ -61,10 +61,10 @@ def compare(
     options: Options of the comparison.
 
   Returns:
-    Means and standard deviations, or the trials of a search; cells whose seeds
-    differ in length or config, runs on raw data that changed, runs that are not
-    evaluated, the selected values, and the score of each cell under its worst
-    attack; as text.
+    Means and standard deviations, or the trials of a search; cells that differ
+    in length, or whose seeds differ in length or config, runs on raw data that
+    changed, runs that are not evaluated, the selected values, and the score of
+    each cell under its worst attack; as text.
 
   Raises:
     ConfigError: If the options do not suit a search.
@@ -98,6 +98,7 @@ def compare(
     [
       table,
       *_unequal_lengths(sweep),
+      *_unequal_goals(sweep),
       *_unequal_configs(sweep),
       *_unequal_raw_data(sweep),
       *_equal_runs(sweep),
@@ -119,6 +120,28 @@ def _unequal_lengths(sweep: sweep_lib.Sweep) -> Iterator[str]:
         f'rounds are {", ".join(map(str, rounds))}, of early stopping or of a '
         'sweep that was extended and is not finished'
       )
+
+
+def _unequal_goals(sweep: sweep_lib.Sweep) -> Iterator[str]:
+  """Yields a sentence if cells of one config are of different lengths."""
+  key = 'training.num_rounds'
+  if {axis.key for axis in sweep.plan.axes} & {key, grid.CONFIG_FILE}:
+    return
+  goals: dict[int, dict[str, None]] = {}
+  for cell in sweep.cells:
+    for run in cell.runs:
+      rounds = run.config.get('training', {}).get('num_rounds')
+      if rounds is not None:
+        goals.setdefault(rounds, {})[cell.label] = None
+  if len(goals) > 1:
+    told = '; '.join(
+      f'{rounds} in {", ".join([*labels][:_MAX_NAMES])}'
+      for rounds, labels in sorted(goals.items())
+    )
+    yield (
+      f'config.{key} differs: {told}. Run the sweep to its end, or compare '
+      'runs of one length'
+    )
 
 
 def _unequal_configs(sweep: sweep_lib.Sweep) -> Iterator[str]:
@@ -212,7 +235,8 @@ def _earlier_rounds(sweep: sweep_lib.Sweep) -> Iterator[str]:
           f'{os.path.relpath(run.workdir, sweep.workdir)}: its metrics are '
           f'those of round {run.evaluated_round}, which was evaluated last, '
           f'and it has {run.last_round} rounds. binaries.evaluate without '
-          '--round evaluates the last'
+          '--round evaluates the last checkpoint; a run that was killed goes '
+          'on if the sweep is run again'
         )
 
 

@@ -17,6 +17,7 @@ from tff_algos.reports.sweep import plan as plan_lib
 GRID, SEARCH, COMPARISON = 'grid', 'search', 'comparison'
 # Key of the only axis of a comparison; those of others are of their configs.
 FOLDER = 'folder'
+CONFIG_FILE = 'config file'
 # Of a file system.
 _MAX_NAME_BYTES = 255
 
@@ -62,7 +63,7 @@ def expand(
     for key, name, values in zip(keys, names(keys), choices, strict=True)
   ]
   if len(bases) > 1:
-    axes.insert(0, plan_lib.Axis('config file', '', tuple(bases)))
+    axes.insert(0, plan_lib.Axis(CONFIG_FILE, '', tuple(bases)))
   runs, configs = [], []
   for (label, base), *values in itertools.product(bases.items(), *choices):
     cell = ((label,) if len(bases) > 1 else ()) + tuple(values)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tff_algos.core import errors, records, sealed_json
-from tff_algos.evaluation import recovery, round_time
+from tff_algos.evaluation import recovery, round_time, summaries
 from tff_algos.reports.plotting import table as table_lib
 from tff_algos.reports.run import drift_report
 from tff_algos.reports.run import membership_history as membership_history_lib
@@ -31,8 +31,8 @@ class Series(NamedTuple):
   Attributes:
     rounds: float64 `[n]`, ascending.
     values: float64 `[n]`, finite.
-    diverged: First round after them with a value that is not finite; None if
-      the last value of the metric is finite.
+    diverged: First round after them with a value that is not finite, at least
+      for a client; None if there is none.
   """
 
   rounds: np.ndarray
@@ -117,14 +117,15 @@ class Run:
     return self.first_round, max(self.last_round, self.first_round + 1)
 
   def series(self, name: str) -> Series | None:
-    """Returns a column over the rounds with finite values.
+    """Returns a column over the rounds with finite values of all clients.
 
     Args:
       name: Column of `metrics.csv`, or with the prefix `factors/` of
         `evaluation/factors.csv`.
 
     Returns:
-      None if there is no such column or no finite number in it.
+      Without rounds of which `summaries.whole` has no value; None if there is
+      no such column, or no such round.
     """
     table, column = self.rounds, name
     if name.startswith(_FACTORS):
@@ -136,12 +137,16 @@ class Run:
     is_given = np.array([bool(text) for text in table.texts(column)])
     rounds = table.numbers('round')[is_given]
     values = table.numbers(column)[is_given]
-    (finite,) = np.nonzero(np.isfinite(values))
-    if not finite.size:
+    is_whole = np.isfinite(values)
+    left_out = summaries.num_left_out(name)
+    if left_out in table:
+      is_whole &= ~(table.numbers(left_out)[is_given] > 0)
+    (known,) = np.nonzero(is_whole)
+    if not known.size:
       return None
-    after = rounds[finite[-1] + 1 :]
+    after = rounds[known[-1] + 1 :]
     return Series(
-      rounds[finite], values[finite], int(after[0]) if after.size else None
+      rounds[known], values[known], int(after[0]) if after.size else None
     )
 
   def sent(self, *directions: str) -> Series | None:

@@ -7,6 +7,7 @@ from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
+from tff_algos.evaluation import summaries
 from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.sweep import measures, sweep_table
 from tff_algos.reports.sweep import sweep as sweep_lib
@@ -65,7 +66,7 @@ def _draw_measure(
     if not spread.num:
       continue
     color = style.line_look(row)['color']
-    seeds = [point.get(measure.name, np.nan) for point in cell.last]
+    seeds = [summaries.whole(point, measure.name) for point in cell.last]
     axes.plot(
       seeds, [row] * len(seeds), '|', color=color, markersize=7, alpha=0.55
     )
@@ -114,8 +115,9 @@ PICTURE = picture.Picture(
   name='cells.png',
   caption=lambda sweep: (
     'Dot and bar: mean and standard deviation over seeds; small ticks: single '
-    'seeds. Where a score is not finite in all seeds, the number of those of '
-    f'the mean is given.{measures.RATES if sweep.has_rates else ""}'
+    'seeds. Where a score is not finite for all clients of all seeds, the '
+    'number of seeds of the mean is given.'
+    f'{measures.RATES if sweep.has_rates else ""}'
   ),
   draw=draw,
 )

@@ -9,15 +9,11 @@ selected value.
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import special
 
 from tff_algos.core import errors
 from tff_algos.evaluation import summaries
 from tff_algos.reports.sweep import plan, sweep_table
 from tff_algos.reports.sweep import sweep as sweep_lib
-
-# Two gaps that are equal by chance would have an interval of length 0.
-_MIN_SEEDS = 3
 
 
 def check(axes: Sequence[plan.Axis], question: plan.Question) -> int:
@@ -96,7 +92,7 @@ def _tell(sweep, position, cells, name, criterion) -> str:
   )
   if behind:
     interval = ''
-    if len(seeds) >= _MIN_SEEDS:
+    if len(seeds) >= summaries.LEAST_SEEDS:
       interval = ' (with the 95 % interval of the mean gap)'
     told += f' Worse on the same seeds{interval}: {behind}.'
   return f'{told} Diverged in some seed: {diverged}.' if diverged else told
@@ -128,12 +124,10 @@ def _gap_text(sweep: sweep_lib.Sweep, gaps: np.ndarray) -> str:
 
   With too few for one, it is mean and deviation.
   """
-  if len(gaps) < _MIN_SEEDS:
+  if len(gaps) < summaries.LEAST_SEEDS:
     return _text(sweep, gaps)
-  error = gaps.std(ddof=1) / np.sqrt(len(gaps))
-  half = special.stdtrit(len(gaps) - 1, 0.975) * error
   mean, low, high = (
-    _text(sweep, gaps.mean(keepdims=True) + shift) for shift in (0, -half, half)
+    _text(sweep, [value]) for value in summaries.mean_interval(gaps)
   )
   return f'{mean} ({low} to {high})'
 

@@ -8,6 +8,7 @@ from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
+from tff_algos.evaluation import summaries
 from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.sweep import measures, sweep_table
 from tff_algos.reports.sweep import sweep as sweep_lib
@@ -25,8 +26,8 @@ def pictures(sweep: sweep_lib.Sweep) -> list[picture.Picture]:
       caption=(
         f'Each measure against {axis.key}: mean over seeds, a band of one '
         'standard deviation, and a dash for each seed. A line joins cells with '
-        'equal values on all other axes. Where a score is not finite in all '
-        'seeds, the number of those of the mean is given.'
+        'equal values on all other axes. Where a score is not finite for all '
+        'clients of all seeds, the number of seeds of the mean is given.'
         + (measures.RATES if sweep.has_rates else '')
       ),
       draw=functools.partial(draw, position=position),
@@ -94,7 +95,7 @@ def _draw_measure(
     for value, height, cell in zip(x, mean, cells, strict=True):
       few = sweep_table.fewer_seeds(cell.last, measure.name)
       style.note(axes, few, (value, height))
-      seeds = [point.get(measure.name, np.nan) for point in cell.last]
+      seeds = [summaries.whole(point, measure.name) for point in cell.last]
       color = style.line_look(index)['color']
       axes.plot(
         [value] * len(seeds), seeds, '_', color=color, markersize=6, alpha=0.5

@@ -100,6 +100,10 @@ def shown(score_name: str) -> tuple[Measure, ...]:
     Measure(
       f'participating/test/personalized/{score_name}', 'personalized, test'
     ),
+    Measure(
+      f'attack/honest/test/personalized/{score_name}',
+      'personalized, test, honest clients',
+    ),
     Measure(f'participating/test/local/{score_name}', 'local, test'),
     Measure(f'participating/test/cluster/{score_name}', 'own cluster, test'),
     Measure(

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 from tff_algos.core import errors
-from tff_algos.evaluation import round_time
+from tff_algos.evaluation import round_time, summaries
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.sweep import measures, plan
 from tff_algos.reports.sweep import target as target_lib
@@ -23,9 +23,10 @@ class Spread(NamedTuple):
   """Mean and deviation of a metric over seeds.
 
   Attributes:
-    mean: Mean over seeds with finite values; NaN if there are none.
+    mean: Mean over seeds with finite values, of all their clients; NaN if there
+      are none.
     std: Sample standard deviation; NaN with fewer than two seeds.
-    num: Number of seeds with finite values.
+    num: Number of these seeds.
   """
 
   mean: float
@@ -59,7 +60,7 @@ class Curve(NamedTuple):
     mean: Mean over seeds, float64 `[n]`.
     std: Sample standard deviation, float64 `[n]`; zeros with one seed.
     diverged: First round after the last of `rounds` in which a seed has a value
-      that is not finite; None if there is none.
+      that is not finite, at least for a client; None if there is none.
   """
 
   rounds: np.ndarray
@@ -174,7 +175,11 @@ class Sweep:
     return tuple(
       measure
       for measure in (*shown, *(target.measures if target else ()))
-      if any(spread(cell.last, measure.name).num for cell in self.cells)
+      if any(
+        np.isfinite(point.get(measure.name, np.nan))
+        for cell in self.cells
+        for point in cell.last
+      )
     )
 
   def groups(self, position: int) -> dict[str, list[Cell]]:
@@ -199,7 +204,7 @@ def spread(points: Sequence[dict[str, float]], name: str) -> Spread:
     points: The metrics of each run.
     name: Name of the metric; runs may lack it.
   """
-  return spread_of([point.get(name, np.nan) for point in points])
+  return spread_of([summaries.whole(point, name) for point in points])
 
 
 def spread_of(scores: Sequence[float] | np.ndarray) -> Spread:

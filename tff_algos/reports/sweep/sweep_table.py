@@ -134,7 +134,8 @@ def fewer_seeds(points: Sequence[dict[str, float]], name: str) -> str:
     name: Name of the metric.
 
   Returns:
-    Empty if the metric is finite in all runs, or given in none.
+    Empty if the metric is finite in all runs, for all clients, or given in
+    none.
   """
   num = sweep_lib.spread(points, name).num
   is_given = any(point.get(name) is not None for point in points)

@@ -100,15 +100,10 @@ def spent_until(run: run_lib.Run, target: Target) -> dict[str, float]:
     return {}
   falls = summaries.is_error(target.metric)
   value = target.value
-  is_whole = _is_whole(run, target.metric, scores)
   if target.is_share:
-    is_final = scores.diverged is None and is_whole[-1]
-    last = scores.values[-1] if is_final else np.nan
+    last = scores.values[-1] if scores.diverged is None else np.nan
     last = last if last >= 0 else np.nan
     value = last / value if falls else last * value
-  scores = scores._replace(
-    rounds=scores.rounds[is_whole], values=scores.values[is_whole]
-  )
   spent = {
     ROUNDS: run_lib.Series(scores.rounds, scores.rounds - run.first_round),
     UPLINK: run.sent('uplink'),
@@ -122,14 +117,6 @@ def spent_until(run: run_lib.Run, target: Target) -> dict[str, float]:
     name: np.nan if one is None else _at(one, scores, reached[0], value)
     for name, one in spent.items()
   }
-
-
-def _is_whole(run, metric, scores):
-  """Returns in which rounds a mean leaves no client out, `[rounds]`."""
-  left_out = run.series(summaries.num_left_out(metric))
-  if left_out is None:
-    return np.ones(len(scores.rounds), bool)
-  return ~np.isin(scores.rounds, left_out.rounds[left_out.values > 0])
 
 
 def _at(spent, scores, first, value):

@@ -73,6 +73,27 @@ def test_seeds_of_different_lengths_are_told(tmp_path):
   assert 'last rounds' not in comparison.compare(tmp_path)
 
 
+@pytest.mark.parametrize(
+  ('key', 'is_told'),
+  [('algorithm.weight', True), ('training.num_rounds', False)],
+)
+def test_cells_of_different_lengths_are_told(tmp_path, key, is_told):
+  """A sweep of 20 rounds was extended to 40, and killed."""
+  levels = {(0.1,): (0.2,), (0.2,): (0.3,), (0.3,): (0.3,)}
+  axes = (plan_lib.Axis(key, key.rpartition('.')[2], (0.1, 0.2, 0.3)),)
+  fake_sweep.write(tmp_path, levels, axes)
+  paths = sorted(tmp_path.glob('*/seed_0/config.json'))
+  for path, num_rounds in zip(paths, (40, 20, 20), strict=True):
+    config = {'training': {'num_rounds': num_rounds}}
+    sealed_json.write(path, {'config': config})
+  text = comparison.compare(tmp_path)
+  told = (
+    'config.training.num_rounds differs: 20 in weight=0.2, weight=0.3; 40 in '
+    'weight=0.1.'
+  )
+  assert (told in text) == is_told
+
+
 def test_seeds_of_different_configs_are_told(tmp_path):
   fake_sweep.write(tmp_path, {(0.1,): (0.2, 0.4)}, _AXES)
   for seed, path in enumerate(sorted(tmp_path.glob('*/seed_*/config.json'))):

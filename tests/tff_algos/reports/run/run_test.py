@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.testing import fake_workdir
+from tests.testing import fake_sweep, fake_workdir
 from tff_algos.core import errors, sealed_json
 from tff_algos.evaluation import recovery
 from tff_algos.reports.run import run as run_lib
@@ -47,6 +47,20 @@ def test_a_run_that_is_logged_as_nan_has_diverged(tmp_path):
   series = run_lib.read(tmp_path).series(metric)
   np.testing.assert_array_equal(series.rounds, [0, 2])
   assert series.diverged == 4
+
+
+def test_a_mean_that_leaves_out_clients_is_none_of_the_run(tmp_path):
+  """0.9 in round 2 is of who is left, as is the last."""
+  fake_sweep.write_run(tmp_path, num_rounds=4)
+  run = run_lib.read(tmp_path)
+  metric = 'participating/test/personalized/accuracy'
+  run.rounds.columns[metric] = ('0.0', '0.2', '0.9', '0.6', '0.8')
+  run.rounds.columns[f'{metric}_num_nan'] = ('0', '0', '2', '0', '1')
+  series = run.series(metric)
+  np.testing.assert_array_equal(series.rounds, [0, 1, 3])
+  assert series.diverged == 4
+  # Their number is no mean.
+  assert run.series(f'{metric}_num_nan').values.tolist() == [0, 0, 2, 0, 1]
 
 
 def test_rounds_of_a_continued_run(tmp_path):

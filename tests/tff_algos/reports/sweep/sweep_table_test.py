@@ -89,6 +89,22 @@ def test_fewer_seeds_than_runs_are_told(tmp_path):
   assert f'{_TEST} (1 of 2 seeds)' in text
 
 
+@pytest.mark.parametrize(
+  ('num_nan', 'told'),
+  [((0, 2), ('0.2', '–', '(1 of 2 seeds)')), ((1, 2), ('–', '–', '(0 of 2'))],
+)
+def test_a_seed_whose_mean_leaves_out_clients_counts_as_diverged(
+  sweep, num_nan, told
+):
+  for point, count in zip(sweep.cells[0].last, num_nan, strict=True):
+    point[f'{_TEST}_num_nan'] = count
+  text = sweep_table.console(sweep, [])
+  (line,) = (line for line in text.splitlines() if f'{_TEST} ' in line)
+  assert line.split()[:2] == [*told[:2]] and told[2] in line
+  row = sweep_table.cell_rows(sweep)[0]
+  assert row[f'{_TEST}_num_nan mean'] == sum(num_nan) / 2
+
+
 def test_no_seed_is_a_dash(sweep):
   nothing = sweep_lib.Spread(math.nan, math.nan, 0)
   measure = measures.Measure('x', 'X')
