@@ -102,8 +102,7 @@ test: env env-accelerator ## run the tests of the first tier; SHUFFLE=SEED, RECO
 
 verify: env env-accelerator ## run the second tier: theory, sweeps, kills, mutation tests
 	$(PYTEST) -m verify
-	.venv/bin/python -m tests.mutations \
-	  $(if $(RECORD),--out tests/mutations/scores.json)
+	.venv/bin/python -m tests.mutations
 
 bench: env env-accelerator ## benchmark training; CASES, CONTENDERS, ROUNDS, OUT=FILE
 	@TF_CPP_MIN_LOG_LEVEL=3 .venv/bin/python -m benchmarks.run \

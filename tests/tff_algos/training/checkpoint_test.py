@@ -370,29 +370,6 @@ def test_other_identity_is_refused_with_the_keys_that_differ(tmp_path):
   assert '--workdir' in text
 
 
-@pytest.mark.verify
-def test_killed_at_any_moment_leaves_a_whole_checkpoint(launcher, tmp_path):
-  """`kill -9` before every single change of a save on the file system."""
-  saved_run.Run(tmp_path).train(4)
-
-  num_kills = 0
-  while forks.run_killed_at(launcher, num_kills + 1, _train, tmp_path, 5):
-    num_kills += 1
-    round_num = saved_run.check_latest(tmp_path)
-    assert round_num in (4, 5)
-    if round_num == 5:
-      # Killed while old checkpoints were removed: go on from a fresh copy.
-      saved_run.Run(tmp_path).resume()
-      assert not [
-        name for name in saved_run.files(tmp_path) if '.writing' in name
-      ]
-      shutil.rmtree(tmp_path)
-      saved_run.Run(tmp_path).train(4)
-  assert num_kills > 10
-  assert saved_run.check_latest(tmp_path) == 5
-  assert not [name for name in saved_run.files(tmp_path) if '.writing' in name]
-
-
 @pytest.mark.parametrize('before', [0, 3])
 def test_power_loss_leaves_the_round_before_or_after(tmp_path, before):
   """Round 1 makes the folders; round 4 removes a checkpoint and a segment."""
