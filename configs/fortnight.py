@@ -5,8 +5,9 @@ those of docs/examples/fortnight.py in data/fortnight: four features, three clas
 to 36 clients in three clusters, from day 6 on in four. A perceptron with 16 hidden
 units, four cluster models.
 
-A client's examples are split by time: the tests of a night are of the latest day, so
-they are true on day 9, when the labels of the files of earlier days are permuted.
+A client's examples are split by time: the tests of a night are of its latest day, so
+they are true on day 9, when the labels of the files of earlier days are permuted, but
+for the three clients that left on day 7.
 
 The variant `smoke` needs no data: 12 generated clients, 3 rounds.
 """

@@ -23,6 +23,7 @@ chance. The points turn by 4 degrees a day. What happens:
 On day 9 the latest file alone is right: a split by time
 (`splits.split_by='client_time'`) trains on permuted labels and tests on true
 ones, as a gate must, since what is wrong everywhere cannot be seen in the data.
+Of the clients that left on day 7 there are permuted ones alone.
 """
 
 import argparse

@@ -153,7 +153,8 @@ def test_returning_clients_have_their_states_and_newcomers_have_none(lived):
   parent = json.loads((_run(lived, 10) / 'parent.json').read_text())
   assert (parent['returned'], parent['joined']) == (3, 0)
   for cluster in range(fortnight.NUM_CLUSTERS):
-    left = _state(lived, 3, f'c{cluster}_00', last=True)
+    # The last night with rows of day 3, their last one.
+    left = _state(lived, 6, f'c{cluster}_00', last=True)
     assert left.sum() == 1
     returned = _state(lived, 10, f'c{cluster}_00', last=False)
     np.testing.assert_array_equal(returned, left)

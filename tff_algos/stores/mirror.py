@@ -9,7 +9,9 @@ machine goes on with.
                                         /<name>.base    snapshot it started from
                                         /<name>.<host>.holder  the mirror's name
 
-`<cache>` is `core.cache_folder`.
+`<cache>` is `core.cache_folder`. A file that is missing in the folder was
+deleted, as by a program that was killed before it published: the next writer
+publishes the deletion. So a mirror is removed as a whole, never a part of it.
 """
 
 import contextlib

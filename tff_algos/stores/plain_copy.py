@@ -70,6 +70,7 @@ def held_elsewhere(copy: Copy) -> Generator[None]:
   Raises:
     InfrastructureError: If the objects have changed or gone, the store cannot
       be reached, or the folder cannot be written.
+    WorkdirBusyError: If a file is missing in a copy that others read.
   """
   objects = objects_lib.Objects(copy.address)
   try:
@@ -128,7 +129,8 @@ def _copied(
       with folder_lock.exclusive(folder.parent, busy, min(patience, 1.0)):
         _update(objects, there, folder, listing)
     except errors.WorkdirBusyError:
-      if expected is None:
+      # A file is gone from the copy that others hold; they may wait for this.
+      if expected is None or None in _read(listing, folder).values():
         raise
       # Perhaps another worker has made the copy, and holds it.
 
@@ -166,12 +168,24 @@ def _list(
 
 def _read(
   listing: pathlib.Path, folder: pathlib.Path
-) -> dict[str, list[object]]:
-  """Returns the listing of a copy; an empty one if there is no whole copy."""
+) -> dict[str, list[object] | None]:
+  """Returns the listing of a copy; an empty one if there is no whole copy.
+
+  A file that is missing or has another size, as another program has removed or
+  cut it, has None.
+  """
   try:
-    return json.loads(listing.read_text()) if folder.is_dir() else {}
+    here = json.loads(listing.read_text()) if folder.is_dir() else {}
   except (FileNotFoundError, ValueError):
     return {}
+  return {
+    name: state if _has_size(folder / name, state[0]) else None
+    for name, state in here.items()
+  }
+
+
+def _has_size(path: pathlib.Path, size: int) -> bool:
+  return path.is_file() and path.stat().st_size == size
 
 
 def _remove_empty(inner: pathlib.Path, folder: pathlib.Path) -> None:
@@ -184,7 +198,7 @@ def _remove_empty(inner: pathlib.Path, folder: pathlib.Path) -> None:
 
 def _copy(
   objects: objects_lib.Objects,
-  here: dict[str, list[object]],
+  here: dict[str, list[object] | None],
   there: dict[str, list[object]],
   folder: pathlib.Path,
 ) -> None:

@@ -72,6 +72,23 @@ def test_a_copy_that_was_removed_is_made_anew(objects):
     assert _content(folder) == before
 
 
+def test_files_that_another_program_removed_or_cut_are_copied_again(
+  objects, downloads
+):
+  with plain_copy.held(_ADDRESS) as (_, folder, *_):
+    before = _content(folder)
+  (folder / 'a.csv').unlink()
+  (folder / 'b' / 'c.csv').write_text('b')
+  downloads.clear()
+  with plain_copy.held(_ADDRESS):
+    assert _content(folder) == before
+  assert sorted(downloads) == ['a.csv', 'b/c.csv']
+  (folder / 'gone.csv').write_text('cut')
+  objects.delete('gone.csv')
+  with plain_copy.held(_ADDRESS):
+    assert sorted(_content(folder)) == ['a.csv', 'b/c.csv']
+
+
 def test_an_object_may_have_the_name_of_a_former_folder(objects):
   objects.write('b/d/e.csv', b'')
   with plain_copy.held(_ADDRESS):
@@ -161,6 +178,14 @@ def test_a_worker_elsewhere_makes_the_same_copy(objects, downloads):
   with plain_copy.held_elsewhere(copy), plain_copy.held_elsewhere(copy):
     assert _content(copy.folder) == content
   assert sorted(downloads) == sorted(content)
+
+
+def test_a_worker_does_not_wait_for_a_held_copy_that_lacks_a_file(objects):
+  with plain_copy.held(_ADDRESS) as copy:
+    (copy.folder / 'a.csv').unlink()
+    with pytest.raises(errors.WorkdirBusyError, match='reads the copy of mem'):
+      with plain_copy.held_elsewhere(copy):
+        pass
 
 
 @pytest.mark.parametrize('change', ['changes', 'goes'])

@@ -121,11 +121,12 @@ def run(
 
 def _check_dataset(config: dataset_options.DatasetConfig) -> None:
   """Raises ConfigError if a night would be tested on what others trained on."""
-  if config.splits.split_by == dataset_options.CLIENT:
+  split_by = config.splits.split_by
+  if split_by in (dataset_options.CLIENT, dataset_options.TIME):
     raise errors.ConfigError(
-      "config.dataset.splits.split_by='client' moves examples from training to "
-      'test as clients grow, so later nights would be tested on what they were '
-      f"trained on. Take '{dataset_options.CONTENT}', "
+      f'config.dataset.splits.split_by={split_by!r} moves examples from '
+      'training to test as rows come and go, so later nights would be tested '
+      f"on what they were trained on. Take '{dataset_options.CONTENT}', "
       f"'{dataset_options.GROUP}' or '{dataset_options.CLIENT_TIME}'"
     )
   partition = config.partition

@@ -433,7 +433,7 @@ def _judge(config, units):
   return gating._judge(units, config, 1, higher_is_better=True)
 
 
-def test_small_groups_do_not_refuse_and_empty_ones_are_left_out(gated):
+def test_small_groups_do_not_refuse_and_empty_ones_are_left_out(gated, caplog):
   groups = _judge(
     gated.config,
     [
@@ -446,6 +446,9 @@ def test_small_groups_do_not_refuse_and_empty_ones_are_left_out(gated):
     ('small', 'too small'),
     ('large', 'refused'),
   ]
+  assert 'min_units' not in caplog.text
+  _judge(gated.config, [_units('small', [1.0] * 7, [0.0] * 7)])
+  assert 'config.gate.min_units=8 units, the largest has 7' in caplog.text
 
 
 def test_fall_up_to_the_threshold_is_tolerated(gated):

@@ -581,6 +581,7 @@ def test_an_invalid_retention_is_refused_before_all_work(tmp_path):
       {'split_by': 'client'},
       "split_by='client' moves .* or 'client_time'",
     ),
+    ('splits', {'split_by': 'time'}, "split_by='time' moves "),
     (
       'partition',
       {'num_unseen_clients': 1},
