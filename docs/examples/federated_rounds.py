@@ -31,6 +31,9 @@ def run(algorithm, source, num_rounds, seed=0):
   def arguments(call, round_num, position):
     index = int(call.client_indices[position])
     x, y, _ = source.examples(index)
+    mask = np.ones(len(y), np.float32)
+    if not len(y):  # Client work needs a row; this one has mask 0.
+      x, y, mask = (np.zeros((1, *c.shape[1:]), c.dtype) for c in (x, y, mask))
     keeps_state = algorithm.phases[call.phase].uses_client_state
     return composer.Clients(
       client_index=np.int32(index),
@@ -38,7 +41,7 @@ def run(algorithm, source, num_rounds, seed=0):
         lambda leaf: leaf[position], call.client_inputs
       ),
       client_state=client_states[index] if keeps_state else (),
-      data=algorithm_lib.ClientData(x, y, tf.ones(len(y))),
+      data=algorithm_lib.ClientData(x, y, mask),
       seed=seeds.derive_seed(
         seed, call.purpose, round_num, population.client_ids[index]
       ),

@@ -94,7 +94,7 @@ def register_source(
 
   Raises:
     ConfigError: If the name is taken or malformed, or the options are no
-      dataclass.
+      dataclass of fields that configs read.
   """
   plugins.register(SOURCES, 'source', name, Entry(config_class, build))
 

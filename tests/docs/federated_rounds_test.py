@@ -4,11 +4,26 @@ import numpy as np
 import tensorflow as tf
 
 from docs.examples import federated_rounds
-from tests.testing import toys
+from tests.testing import running_sum, toys
 from tff_algos.algorithms.fed_soft import fed_soft
 from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
 from tff_algos.training import simulation
+
+
+def test_a_client_without_examples_has_a_row_of_padding(native_context):
+  def work(message, client_input, client_state, data, seed):
+    output = running_sum.client_work(
+      message, client_input, client_state, data, seed
+    )
+    num_rows = tf.cast(tf.shape(data.x)[0], tf.float32)
+    return output._replace(result={**output.result, 'value': num_rows})
+
+  algorithm = running_sum.algorithm(client_work=work)
+  source = running_sum.source([1.0], [], [2.0])
+  server_state, _ = federated_rounds.run(algorithm, source, num_rounds=1)
+  assert server_state.total == 3
+  assert server_state.mean == 1.5
 
 
 def test_rounds_of_fed_soft_equal_our_loop(native_context):

@@ -112,7 +112,7 @@ def register_algorithm(
 
   Raises:
     ConfigError: If the name is taken or malformed, or the options are no
-      dataclass.
+      dataclass of fields that configs read.
   """
   plugins.register(ALGORITHMS, 'algorithm', name, Entry(config_class, build))
 

@@ -9,6 +9,7 @@ import dataclasses
 import difflib
 import hashlib
 import json
+import math
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -38,6 +39,10 @@ class Named(NamedTuple):
 
   name: str
   options: Any
+
+
+# Type hints of fields besides generic ones and dataclasses.
+_TYPES = (bool, int, float, str, Any, Mapping, dict)
 
 
 def from_dict(
@@ -81,8 +86,37 @@ def from_dict(
       raise errors.ConfigError(f'{path}.{name} is missing; it has no default')
   try:
     return config_class(**arguments)
-  except errors.ConfigError as error:
-    raise errors.ConfigError(f'{path}: {error}') from None
+  except ValueError as error:
+    # Of a plug-in's own check the trace may help.
+    cause = None if isinstance(error, errors.ConfigError) else error
+    raise errors.ConfigError(f'{path}: {error}') from cause
+
+
+def check_type(hint: Any, path: str) -> None:
+  """Raises ConfigError unless `from_dict` reads values of a type hint.
+
+  Args:
+    hint: A dataclass, or the type hint of a field of one.
+    path: Name of the dataclass or field, for the error text.
+  """
+  if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+    hints = typing.get_type_hints(hint)
+    for field in dataclasses.fields(hint):
+      check_type(hints[field.name], f'{path}.{field.name}')
+    return
+  origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+  if origin in (typing.Union, types.UnionType):
+    for one in arguments:
+      if one is not type(None):
+        check_type(one, path)
+  elif origin is tuple and arguments[1:] == (...,):
+    check_type(arguments[0], path)
+  elif origin not in (Mapping, dict) and hint not in _TYPES:
+    raise errors.ConfigError(
+      f'{path} has the type {hint}, which configs do not read. Take bool, int, '
+      'float, str, tuple[T, ...], T | None, Mapping[str, Any], Any or a '
+      'dataclass; check values in __post_init__'
+    )
 
 
 def unknown_key_message(
@@ -229,6 +263,8 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
       raise errors.ConfigError(
         f'{path} must be float, got an integer too large for one: {value!r}'
       ) from None
+  if hint is float and isinstance(value, float) and not math.isfinite(value):
+    raise errors.ConfigError(f'{path} must be a finite number, got {value!r}')
   if origin is not None or hint in (Mapping, dict):
     if not isinstance(value, Mapping):
       raise errors.ConfigError(f'{path} must be a mapping, got {value!r}')

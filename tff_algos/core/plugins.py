@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any, Protocol, TypeVar
 
-from tff_algos.core import errors
+from tff_algos.core import config, errors
 
 GROUP = 'tff_algos.plugins'
 _NAME = re.compile(r'[a-z][a-z0-9_]*')
@@ -48,15 +48,17 @@ def register(
 
   Args:
     registry: Name -> entry.
-    kind: What is registered, such as `'model'`, for error texts.
+    kind: What is registered: `'model'`, `'algorithm'` or `'source'`.
     name: Name in configs: lower-case letters, digits and underscores.
     entry: The entry.
     base: Class that its options are derived from.
 
   Raises:
     ConfigError: If the name is taken or malformed, or the options are no
-      dataclass derived from `base`. A cell of a notebook may register its name
-      again, and a module that is loaded again its function of the same name.
+      dataclass derived from `base`, have a field of a type that configs do not
+      read, or, but of a source, one called `name`. A cell of a notebook may
+      register its name again, and a module that is loaded again its function
+      of the same name.
   """
   if not _NAME.fullmatch(name):
     raise errors.ConfigError(
@@ -71,6 +73,14 @@ def register(
     raise errors.ConfigError(
       f'config_class of {kind} {name!r} must be a dataclass derived from '
       f'{base.__name__}, got {entry.config_class!r}'
+    )
+  options = f'{kind} {name!r}: {entry.config_class.__name__}'
+  config.check_type(entry.config_class, options)
+  # Options of a source have a section of their own, beside its name.
+  if kind != 'source' and 'name' in entry.config_class.__dataclass_fields__:
+    raise errors.ConfigError(
+      f"{options} has a field 'name', which in configs is the registered name; "
+      'call the field otherwise'
     )
   if name in registry:
     owner = _module(registry[name])

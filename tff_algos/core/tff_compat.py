@@ -6,6 +6,7 @@ Written for TFF 0.87. Later versions move these names into the package
 
 import contextlib
 import functools
+import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeAlias
@@ -46,10 +47,6 @@ LearningProcessOutput: Any = tff.learning.templates.LearningProcessOutput
 ModelWeights: Any = tff.learning.models.ModelWeights
 UnweightedFactory: Any = tff.aggregators.UnweightedAggregationFactory
 WeightedFactory: Any = tff.aggregators.WeightedAggregationFactory
-SumFactories: Any = (
-  tff.aggregators.SumFactory,
-  tff.aggregators.SecureSumFactory,
-)
 
 _MESSAGE_LIMIT_BYTES = 2_000_000_000
 # A machine that falls silent closes no connection. Servers of gRPC refuse
@@ -81,6 +78,37 @@ def sequence_type(element: Type) -> Type:
 def has_field(type_: Type, name: str) -> bool:
   """Returns whether the type of a TFF struct has a field of a name."""
   return tff.structure.has_field(type_, name)
+
+
+def innermost_factory(factory: Any) -> Any:
+  """Returns the factory inside of wrappers such as `clipping_factory`.
+
+  TFF has no public access to it. A factory that is no wrapper of TFF's is
+  returned itself.
+  """
+  closure = inspect.getclosurevars(type(factory).create).nonlocals
+  for name in ('inner_agg_factory', '_inner_agg_factory', '_factory'):
+    inner = closure.get(name, getattr(factory, name, None))
+    if isinstance(inner, (UnweightedFactory, WeightedFactory)):
+      return innermost_factory(inner)
+  return factory
+
+
+def averages(factory: Any) -> bool:
+  """Returns whether an unweighted factory, or the one it wraps, averages."""
+  factory = innermost_factory(factory)
+  if isinstance(factory, tff.aggregators.DifferentiallyPrivateFactory):
+    # With most other queries it is a noisy sum.
+    query = vars(factory)['_query']
+    names = {one.__name__ for one in type(query).__mro__}
+    return bool(names & {'NormalizedQuery', 'NoPrivacyAverageQuery'})
+  return isinstance(factory, tff.aggregators.UnweightedMeanFactory)
+
+
+def divides_twice(factory: Any) -> bool:
+  """Returns whether a mean is made of a factory that averages already."""
+  inner = getattr(innermost_factory(factory), '_value_sum_factory', None)
+  return inner is not None and averages(inner)
 
 
 def at_server(member: Type) -> Type:

@@ -34,10 +34,16 @@ def checked(model: model_lib.Model) -> model_lib.Model:
   function of weights and examples.
 
   Raises:
-    ConfigError: If the model has state, draws random numbers without a seed, or
-      ends with a softmax; or if its outputs are not one tensor of floats
-      `[batch, *label_shape, num_outputs]`, `[batch, 1]` of a regression.
+    ConfigError: If the model has no weights, has state, draws random numbers
+      without a seed, or ends with a softmax; or if its outputs are not one
+      tensor of floats `[batch, *label_shape, num_outputs]`, `[batch, 1]` of a
+      regression.
   """
+  if not model.weights_spec():
+    raise errors.ConfigError(
+      f'model {model.name!r} has no weights to train: all are frozen, or no '
+      'layer has any. Leave its last layer trainable, or add one'
+    )
 
   def step(weights, x, seed, rows):
     with unit_dropout.in_step(0.0, unit_dropout.Draws(seed, seed[0], rows)):

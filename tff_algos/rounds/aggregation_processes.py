@@ -49,12 +49,16 @@ def with_aggregators(
   A factory takes the place of the aggregator of a field:
 
   *   of `WeightedMean`: a weighted factory gets the client's value and weight.
-      The result of an unweighted one is taken as the mean; clients that are
-      not finite count in it with zeros. It is refused where clients that train
-      have weight 0 unless they are drawn (`plans.Contribution`), and also
-      averages clients without examples where they take part, as in L2GD.
+      The result of an unweighted one that averages is taken as the mean;
+      clients that are not finite count in it with zeros. It is refused where
+      clients that train have weight 0 unless they are drawn
+      (`plans.Contribution`), and also averages clients without examples where
+      they take part, as in L2GD.
   *   of `ClusterMean`: a weighted factory has a process for each cluster.
-  *   of `Sum`: an unweighted factory.
+  *   of `Sum`: an unweighted factory that does not average.
+
+  `UnweightedMeanFactory` and `DifferentiallyPrivateFactory`, as its class
+  methods make it, average, and so do wrappers of them.
 
   The values are those that the algorithm uploads, models or updates. Clients of
   FedDyn, FedDC and SCAFFOLD keep sums of them, from which the server's part if
@@ -70,10 +74,18 @@ def with_aggregators(
       `fixed_importance` does.
 
   Raises:
-    ConfigError: If there is no such phase or field, or the field is not
-      aggregated by a factory of that kind.
+    ConfigError: If there is no such phase or field, the field is not
+      aggregated by a factory of that kind, or the state of a process has no
+      fixed shape.
   """
   aggregation.refuse_processes(algorithm.phases, 'a second with_aggregators')
+  if not isinstance(factories, Mapping) or not all(
+    isinstance(given, Mapping) for given in factories.values()
+  ):
+    raise errors.ConfigError(
+      'factories must be phase -> field -> factory, such as '
+      f"{{'train': {{'local_weights': factory}}}}, got {factories!r}"
+    )
   types = phase_types.check_algorithm(algorithm, num_clients)
   # Phases that differ in their learning rates alone share their processes.
   purposes = tuple(
@@ -266,53 +278,82 @@ def _processed(
     ),
     aggregation.ClusterMean: (tff_compat.WeightedFactory,),
   }.get(type(replaced), ())
-  if not isinstance(factory, kinds):
+  innermost = factory
+  if isinstance(factory, kinds):
+    innermost = tff_compat.innermost_factory(factory)
+  if not isinstance(innermost, kinds):
     allowed = ' or '.join(f'tff.aggregators.{kind.__name__}' for kind in kinds)
     raise errors.ConfigError(
       f'phase {phase.name!r}: {field!r} is aggregated by '
       f'{type(replaced).__name__}, which takes {allowed or "no factory"}, got '
-      f'{type(factory).__name__}. tff.aggregators.MeanFactory makes a weighted '
-      'factory of unweighted ones'
+      f'{type(innermost).__name__}. tff.aggregators.MeanFactory makes a '
+      'weighted factory of one that adds up, not of one that averages'
     )
+  _check_role(phase, field, innermost)
   result = types.output.result
-  value_type = tff_compat.to_type(result[field])
-  if not isinstance(factory, tff_compat.WeightedFactory):
-    is_sum = isinstance(factory, tff_compat.SumFactories)
-    if is_sum and isinstance(replaced, aggregation.WeightedMean):
+  given, num_processes = [tff_compat.to_type(result[field])], 1
+  is_weighted = isinstance(factory, tff_compat.WeightedFactory)
+  if is_weighted:
+    weight = result[replaced.weight_field]
+    given.append(tff_compat.to_type(tf.TensorSpec([], weight.dtype)))
+    num_processes = weight.shape.num_elements()
+  processes = tuple(factory.create(*given) for _ in range(num_processes))
+  for spec in tf.nest.flatten(_state_specs(processes[0])):
+    if not spec.shape.is_fully_defined():
       raise errors.ConfigError(
-        f'phase {phase.name!r}: {field!r} is a mean, but '
-        f'{type(factory).__name__} adds up. Take tff.aggregators.MeanFactory '
-        'with it as value_sum_factory'
+        f'phase {phase.name!r}: {field!r}: the state of a process of '
+        f'{type(innermost).__name__} has a tensor of shape {spec.shape}, which '
+        'changes with the rounds, as in tree aggregation (DP-FTRL), but a '
+        'server state has fixed shapes. Take a factory with fixed ones, such '
+        'as DifferentiallyPrivateFactory.gaussian_fixed'
       )
-    if isinstance(phase.client_input, plans.Contribution):
-      raise errors.ConfigError(
-        f'phase {phase.name!r} also trains clients that are not drawn, with '
-        f'weight 0, which {type(factory).__name__} would average as well. Take '
-        'a weighted factory: tff.aggregators.MeanFactory makes one'
-      )
-    return aggregation.Processed(replaced, (factory.create(value_type),), False)
-  weight = result[replaced.weight_field]
-  weight_type = tff_compat.to_type(tf.TensorSpec([], weight.dtype))
-  num_processes = weight.shape.num_elements()
-  return aggregation.Processed(
-    replaced,
-    tuple(
-      factory.create(value_type, weight_type) for _ in range(num_processes)
-    ),
-    True,
-  )
+  return aggregation.Processed(replaced, processes, is_weighted)
+
+
+def _check_role(phase: algorithm_lib.Phase, field: str, innermost: Any) -> None:
+  """Raises ConfigError if a sum is given for a mean, or the reverse."""
+  name = type(innermost).__name__
+  is_sum = isinstance(phase.aggregation[field], aggregation.Sum)
+  if tff_compat.divides_twice(innermost):
+    raise errors.ConfigError(
+      f'phase {phase.name!r}: {field!r}: the value_sum_factory of {name} '
+      'averages already, so the mean would be divided twice. Give it one that '
+      'adds up, such as tff.aggregators.SumFactory'
+    )
+  if isinstance(innermost, tff_compat.WeightedFactory):
+    return
+  averages = tff_compat.averages(innermost)
+  if is_sum and averages:
+    raise errors.ConfigError(
+      f'phase {phase.name!r}: {field!r} is a sum, but {name} averages. Take a '
+      'factory that adds up, such as tff.aggregators.SumFactory'
+    )
+  if not is_sum and not averages:
+    raise errors.ConfigError(
+      f'phase {phase.name!r}: {field!r} is a mean, and {name} is not known to '
+      'average. Take tff.aggregators.MeanFactory, with it as '
+      'value_sum_factory if it adds up, or derive a mean of your own from '
+      'UnweightedMeanFactory'
+    )
+  if isinstance(phase.client_input, plans.Contribution):
+    raise errors.ConfigError(
+      f'phase {phase.name!r} also trains clients that are not drawn, with '
+      f'weight 0, which {name} would average as well. Take a weighted factory: '
+      'tff.aggregators.MeanFactory makes one of a factory that adds up'
+    )
 
 
 def _unstarted(processed: aggregation.Processed) -> ProcessState:
   """Returns zeros in place of the states of the processes of a field."""
-  types = [
-    process.initialize.type_signature.result.member
-    for process in processed.processes
-  ]
   return ProcessState(
     tf.constant(False),
-    tuple(trees.zeros(tff_compat.to_specs(one)) for one in types),
+    tuple(trees.zeros(_state_specs(one)) for one in processed.processes),
   )
+
+
+def _state_specs(process: Any) -> Structure:
+  """Returns the state of a process as a structure of `tf.TensorSpec`s."""
+  return tff_compat.to_specs(process.initialize.type_signature.result.member)
 
 
 def _state_selection(

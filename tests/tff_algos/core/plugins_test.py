@@ -3,7 +3,8 @@
 import dataclasses
 import importlib
 import sys
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, Optional
 
 import pytest
 
@@ -18,6 +19,18 @@ class _Entry(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 class _Options:
   size: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class _Inner:
+  mode: Literal['a', 'b'] = 'a'
+
+
+def _with(hint, field='size'):
+  """Returns a config class that also has a field of a type."""
+  return dataclasses.make_dataclass(
+    'Own', [(field, hint, None)], bases=(_Options,), frozen=True
+  )
 
 
 def _build(options):
@@ -131,12 +144,46 @@ def test_a_cell_of_a_notebook_registers_again():
 
 
 @pytest.mark.parametrize(
+  'hint',
+  [
+    *(bool, int, float, str, Any, dict, Mapping[str, Any], dict[str, int]),
+    *(float | None, Optional[int], tuple[tuple[int, ...], ...] | None),  # noqa: UP045
+    tuple[_Options, ...],
+  ],
+)
+def test_an_option_has_a_type_that_configs_read(hint):
+  registry = {}
+  plugins.register(registry, 'model', 'net', _Entry(_with(hint), _build))
+  assert list(registry) == ['net']
+
+
+def test_a_source_may_have_an_option_called_name():
+  registry = {}
+  entry = _Entry(_with(str, 'name'), _build)
+  plugins.register(registry, 'source', 'own_tfds', entry)
+  assert list(registry) == ['own_tfds']
+
+
+@pytest.mark.parametrize(
   ('name', 'config_class', 'text'),
   [
     ('Net', _Options, "name of a model must be lower-case letters, .* 'Net'"),
     ('my-net', _Options, "got 'my-net'"),
     ('net', int, 'must be a dataclass derived from _Options, got .*int'),
     ('net', _Options(), 'must be a dataclass derived from _Options, got'),
+    (
+      'net',
+      _with(list[int]),
+      r"'net': Own.size has the type list\[int\], which",
+    ),
+    (
+      'net',
+      _with(tuple[int, str]),
+      r'type tuple\[int, str\], .* Take bool, int',
+    ),
+    ('net', _with(tuple), "Own.size has the type <class 'tuple'>"),
+    ('net', _with(_Inner | None), 'Own.size.mode has the type typing.Literal'),
+    ('net', _with(str, 'name'), "Own has a field 'name', which in configs is"),
   ],
 )
 def test_a_malformed_entry_is_refused(name, config_class, text):

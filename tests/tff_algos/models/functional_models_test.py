@@ -17,14 +17,17 @@ _SPEC = (
 )
 
 
-def _functional(predict=None, others=(), spec=_SPEC):
+_TRAINABLE = (_KERNEL, np.ones(3, np.float32))
+
+
+def _functional(predict=None, others=(), spec=_SPEC, trainable=_TRAINABLE):
   def plain(weights, x, training):
     del training
     (kernel, bias), _ = weights
     return tf.matmul(x, kernel) + bias
 
   return tff.learning.models.FunctionalModel(
-    initial_weights=((_KERNEL, np.ones(3, np.float32)), others),
+    initial_weights=(trainable, others),
     predict_on_batch_fn=tf.function(predict or plain),
     loss_fn=tf.function(lambda output, label, sample_weight=None: 0.0),
     input_spec=spec,
@@ -71,6 +74,7 @@ def _drops(weights, x, training):
   ('functional', 'text'),
   [
     (_functional(others=(np.zeros(3),)), '1 weights that are not trainable'),
+    (_functional(trainable=()), "'functional' has no weights to train"),
     (
       _functional(_drops),
       r"'functional' has state or draws .*\(RandomUniform\)",

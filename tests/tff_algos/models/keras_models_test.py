@@ -526,7 +526,9 @@ _OUTSIDE.build((None, 6))
       "'dropout': rate must leave units, got 1",
     ),
     (
-      lambda: _net(L.Reshape((3, 2)), L.TimeDistributed(L.Dropout(0.5))),
+      lambda: _net(
+        L.Reshape((3, 2)), L.TimeDistributed(L.Dropout(0.5)), L.Dense(3)
+      ),
       "'dropout': dropout needs one row .* 2 examples of the batch, got 6 rows",
     ),
     (
@@ -600,6 +602,7 @@ _OUTSIDE.build((None, 6))
       r"'norm' has no input yet: put tf.keras.Input\(input_shape\) first",
     ),
     (lambda: 3, r'must return a tf.keras.Model, got 3'),
+    (lambda: _net(L.Flatten()), "model 'sequential' has no weights to train"),
   ],
 )
 def test_what_is_no_function_of_weights_and_examples_is_refused(build, text):

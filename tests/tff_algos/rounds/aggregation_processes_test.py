@@ -19,6 +19,12 @@ from tff_algos.training import checkpoint, loop, simulation
 
 _TRAINING = local_training.LocalTrainingConfig(batch_size=100)
 _MEAN = tff.aggregators.MeanFactory()
+_SUM = tff.aggregators.SumFactory()
+_UNWEIGHTED = tff.aggregators.UnweightedMeanFactory()
+# Without noise, for sums of three clients below its clipping norm.
+_PRIVATE = tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
+  0.0, 3.0, 100.0
+)
 # Their models have more than one layer.
 _NEED_LAYERS = ('fed_pac', 'filter_decomposition', 'partial_fed_avg')
 
@@ -199,13 +205,17 @@ def test_states_of_processes_are_in_checkpoints(tmp_path):
   _assert_close(opened.server_state, state, rtol=0)
 
 
-def test_a_sum_by_a_factory_and_a_mean_by_an_unweighted_one():
+@pytest.mark.parametrize(
+  'mean',
+  [_UNWEIGHTED, _PRIVATE, tff.aggregators.clipping_factory(100.0, _UNWEIGHTED)],
+)
+def test_a_sum_by_a_factory_and_a_mean_by_an_unweighted_one(mean):
   algorithm = aggregation_processes.with_aggregators(
     running_sum.algorithm(),
     {
       running_sum.PHASE: {
-        'value': tff.aggregators.SumFactory(),
-        'mean': tff.aggregators.UnweightedMeanFactory(),
+        'value': tff.aggregators.clipping_factory(100.0, _SUM),
+        'mean': mean,
       }
     },
   )
@@ -214,9 +224,9 @@ def test_a_sum_by_a_factory_and_a_mean_by_an_unweighted_one():
       algorithm, running_sum.source([1.0], [2.0, 3.0], [4.0]), runtime
     )
     run.run_round()
-  total, mean, _ = run.server_state.server_state
+  total, averaged, _ = run.server_state.server_state
   assert total == 10
-  np.testing.assert_allclose(mean, 10 / 3)
+  np.testing.assert_allclose(averaged, 10 / 3, rtol=1e-6)
 
 
 def test_a_mean_of_weight_zero_is_zeros():
@@ -260,19 +270,65 @@ def test_other_runtimes_refuse_factories(runtime):
 @pytest.mark.parametrize(
   ('factories', 'words'),
   [
+    (_MEAN, 'must be phase -> field -> factory, such as'),
+    ({'add': _MEAN}, 'must be phase -> field -> factory, such as'),
     ({'trian': {}}, "got 'trian'"),
     ({'add': {'total': _MEAN}}, "got 'total'"),
     ({'add': {'value': _MEAN}}, 'Sum, which takes .*Unweighted'),
     ({'add': {'said': _MEAN}}, 'Collect, which takes no factory'),
+    ({'add': {'mean': 3.0}}, 'WeightedMean, which takes .*, got float'),
+    ({'add': {'mean': _SUM}}, "'mean' is a mean, and SumFactory is not known"),
     (
-      {'add': {'mean': tff.aggregators.SumFactory()}},
-      "'mean' is a mean, but SumFactory adds up",
+      {'add': {'mean': tff.aggregators.clipping_factory(10.0, _SUM)}},
+      "'mean' is a mean, and SumFactory is not known",
+    ),
+    (
+      {'add': {'mean': tff.aggregators.as_weighted_aggregator(_SUM)}},
+      "'mean' is a mean, and SumFactory is not known",
+    ),
+    (
+      {'add': {'mean': tff.aggregators.HadamardTransformFactory(_SUM)}},
+      "'mean' is a mean, and SumFactory is not known",
+    ),
+    (
+      {'add': {'mean': tff.aggregators.MeanFactory(_PRIVATE)}},
+      'value_sum_factory of MeanFactory averages already',
+    ),
+    ({'add': {'value': _UNWEIGHTED}}, "'value' is a sum, but UnweightedMean"),
+    (
+      {'add': {'value': tff.aggregators.clipping_factory(10.0, _PRIVATE)}},
+      "'value' is a sum, but DifferentiallyPrivateFactory averages",
+    ),
+    (
+      {
+        'add': {
+          'mean': tff.aggregators.DifferentiallyPrivateFactory.tree_aggregation(
+            1.0, 3.0, 1.0, tf.TensorSpec([], tf.float32)
+          )
+        }
+      },
+      'has a tensor of shape .* changes with the rounds',
     ),
   ],
 )
 def test_wrong_factories_are_refused(factories, words):
   with pytest.raises(errors.ConfigError, match=words):
     aggregation_processes.with_aggregators(running_sum.algorithm(), factories)
+
+
+@pytest.mark.parametrize(
+  'factory',
+  [_UNWEIGHTED, _PRIVATE, tff.aggregators.as_weighted_aggregator(_UNWEIGHTED)],
+)
+def test_a_mean_by_cluster_needs_a_factory_of_weights(factory):
+  algorithm = registry.build_algorithm(
+    registry.parse_config({'name': 'ifca', 'cohort_size': 1}), toys.linear(3)
+  )
+  text = 'ClusterMean, which takes .*, not of one that averages'
+  with pytest.raises(errors.ConfigError, match=text):
+    aggregation_processes.with_aggregators(
+      algorithm, {'train': {'local_result': factory}}
+    )
 
 
 def test_a_phase_of_one_learning_rate_has_no_factories_of_its_own():
@@ -309,10 +365,9 @@ def test_clients_that_are_not_drawn_need_weights():
   algorithm = registry.build_algorithm(
     registry.parse_config({'name': 'pfedme', 'cohort_size': 2}), toys.linear(3)
   )
-  unweighted = tff.aggregators.UnweightedMeanFactory()
   with pytest.raises(errors.ConfigError, match='also trains clients that are'):
     aggregation_processes.with_aggregators(
-      algorithm, {'train': {'local_weights': unweighted}}
+      algorithm, {'train': {'local_weights': _UNWEIGHTED}}
     )
   aggregation_processes.with_aggregators(
     algorithm, {'train': {'local_weights': _MEAN}}

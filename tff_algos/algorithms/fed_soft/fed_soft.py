@@ -378,7 +378,7 @@ def _build_plan(model, config):
       seeds.numpy_generator(seed, 'cohort', round_num),
     ).astype(np.float32)
     drawn = np.flatnonzero(weights.sum(axis=1)).astype(np.int32)
-    if len(drawn) == len(available):
+    if 0 < len(drawn) == len(available):
       _check_clusters_differ(weights[drawn], config)
     importance = np.asarray(server_state.importance_weights)[drawn]
     inputs = download_lib.inputs(

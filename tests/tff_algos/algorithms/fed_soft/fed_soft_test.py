@@ -413,6 +413,14 @@ def test_all_clients_in_each_cluster_need_weights(rule, cohort):
   _plan(algorithm, 2, _APART)
 
 
+def test_a_round_without_available_clients_has_no_equal_clusters():
+  aggregation = robust_aggregation.AggregationConfig(rule='median')
+  algorithm = _build(aggregation=aggregation, selection='with_replacement')
+  unavailable = _POPULATION._replace(is_available=np.zeros(5, bool))
+  *_, call = _plan(algorithm, 2, [[0.9, 0.1]] * 5, unavailable)
+  assert not len(call.client_indices)
+
+
 @pytest.mark.parametrize(
   'rule',
   [
