@@ -27,9 +27,11 @@ def make_plan(
     num_sources: Number of source distributions.
 
   Raises:
-    PartitionError: If too few clients pass the filters, or none can train.
+    PartitionError: If too few clients pass the filters, none can train, or one
+      is named as two numbers.
   """
   names, index = np.unique(survey.client, return_inverse=True)
+  _check_spellings(names)
   has_label = schema.has_label(survey.y)
   labels = np.bincount(index, has_label, len(names))
   roles = np.where(has_label, roles, splits.NO_LABEL).astype(np.int8)
@@ -99,6 +101,19 @@ def make_plan(
       facts=_count_left_out(len(names) - len(order), is_dealt, owners)
     ),
   )
+
+
+def _check_spellings(names: Array) -> None:
+  """Raises PartitionError if an integer is also written as a float."""
+  known = {str(name) for name in names}
+  for name in known:
+    whole = name.removesuffix('.0')
+    if whole != name and whole.lstrip('-').isdecimal() and whole in known:
+      raise errors.PartitionError(
+        f'the raw data have clients {whole!r} and {name!r}, which would be two '
+        'clients. Write them alike in all files: pandas turns integers into '
+        "floats if one is missing, unless they are 'Int64'"
+      )
 
 
 def _is_dealt(roles: Array, config: options.SplitsConfig) -> Array:

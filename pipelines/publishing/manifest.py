@@ -21,7 +21,7 @@ from tff_algos.data import schema as schema_lib
 
 # Hashed into every version's name. To be raised when the output for the same
 # recipe and raw data changes.
-CODE_VERSION = 6
+CODE_VERSION = 7
 # The same for the dead letters alone.
 DEAD_LETTER_VERSION = 6
 

@@ -48,7 +48,8 @@ def match(folder: str, pattern: str) -> list[pathlib.Path]:
   """Returns the file of a name, or else those that match a pattern, sorted.
 
   Raises:
-    DataError: If there is none, or one is a folder.
+    DataError: If there is none, one is a folder, or one is there both plain and
+      compressed.
   """
   literal = pathlib.Path(folder, pattern)
   is_name = literal.is_file()  # Which may have brackets.
@@ -58,8 +59,16 @@ def match(folder: str, pattern: str) -> list[pathlib.Path]:
       f'no raw data: {folder!r} has no file {pattern!r}. Put it there, or mend '
       "the source's folder."
     )
+  plain: dict[pathlib.Path, pathlib.Path] = {}
   for path in paths:
     _refuse_folder(path)
+    name = path.with_suffix('') if path.suffix in OPENERS else path
+    other = plain.setdefault(name, path)
+    if other != path:
+      raise errors.DataError(
+        f'{other} and {path} are one file, stored twice: its rows would be '
+        f'taken twice. Remove one, or mend the pattern {pattern!r}'
+      )
   return paths
 
 

@@ -48,7 +48,8 @@ class Options:
     features: Columns of any type in place of `feature_columns`, and how each
       becomes a part of the model's input.
     label_unit: Unit of a regression's label, for served answers.
-    na_values: Spellings of a missing number, besides the empty cell.
+    na_values: Spellings of a missing number, client or group, besides the empty
+      cell.
     window_length: Makes examples of as many consecutive rows of a client, in
       the order of time: each feature, a number, is a window, and the label is
       that of the last row. None for an example a row.
@@ -374,7 +375,7 @@ class Table(base.Source):
       # Here the row is named; later it would be its window.
       problem = raw_columns.find_problem(raw, self._row_spec)
     client, group = (
-      cells.spell(row[column]) or None if column else None
+      (column and self._name(row[column])) or None
       for column in (options.client_column, options.group_column)
     )
     return base.RawExample(
@@ -413,8 +414,12 @@ class Table(base.Source):
     """Returns a number, NaN if it is missing; None if it is something else."""
     return math.nan if self._is_missing(cell) else cells.parse_number(cell)
 
+  def _name(self, cell: Any) -> str:
+    """Returns the name of a client or group, '' if it is missing."""
+    return '' if self._is_missing(cell) else cells.spell(cell)
+
   def _is_missing(self, cell: Any) -> bool:
-    """Returns whether a number is missing."""
+    """Returns whether a number, client or group is missing."""
     return cells.is_empty(cell) or str(cell).strip() in self._options.na_values
 
   def _label_cell(self, row: Mapping[str, Any]) -> Any:

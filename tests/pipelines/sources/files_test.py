@@ -72,6 +72,15 @@ def test_name_that_is_no_pattern(tmp_path):
   ]
 
 
+def test_file_that_is_there_plain_and_compressed(tmp_path):
+  for name in ('day 1.csv', 'day 2.csv', 'day 2.csv.gz'):
+    (tmp_path / name).write_text('')
+  assert len(files.match(str(tmp_path), '*.csv')) == 2
+  words = r'day 2.csv and .*day 2.csv.gz are one file, .* pattern .\*'
+  with pytest.raises(errors.DataError, match=words):
+    files.match(str(tmp_path), '*')
+
+
 def test_folder_in_place_of_a_file(tmp_path):
   """Such as Spark writes: a folder of parts with the name of a table."""
   (tmp_path / 'visits.parquet').mkdir()

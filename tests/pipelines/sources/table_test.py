@@ -234,6 +234,21 @@ def test_missing_numbers_are_missing_everywhere():
   assert [one.y for one in source.read(block)][:2] == [0, 1]
 
 
+def test_a_missing_client_or_group_is_none():
+  class Given(_Rows):
+    ROWS = tuple(
+      {'a': 1, 'b': 1, 'y': 2, 'who': who, 'night': night}
+      for who, night in (('1', 'x'), ('NA', ' nan'), (' ', None))
+    )
+
+  source = Given(_options(group_column='night'), 0)
+  (block,) = source.blocks()
+  found = [(one.client, one.group) for one in source.read(block)]
+  assert found == [('1', 'x'), (None, None), (None, None)]
+  named = Given(_options(group_column='night', na_values=()), 0)
+  assert [one.client for one in named.read(block)] == ['1', 'NA', None]
+
+
 def test_windows_of_one_row_need_a_client():
   source = _windows([('a', 1, 7, 0), ('', 2, 7, 0)], window_length=1)
   (block,) = source.blocks()

@@ -71,6 +71,16 @@ class Column(NamedTuple):
     """Returns the number of cells that are not missing."""
     return self.num_rows - self.num_missing
 
+  def of_clients(self) -> 'Column':
+    """Returns the column as the source reads clients, NA as missing."""
+    named = {
+      value: count
+      for value, count in self.values.items()
+      if value not in table.Options.na_values
+    }
+    unnamed = sum(self.values.values()) - sum(named.values())
+    return self._replace(values=named, num_missing=self.num_missing + unnamed)
+
   @property
   def has_all_values(self) -> bool:
     """Returns whether `values` has every value."""

@@ -379,6 +379,8 @@ def _image_bytes(value: Any, column: str, row: int) -> Any:
     value = value.convert('RGB')
   content = io.BytesIO()
   try:
+    if getattr(value, 'mode', '').startswith('I'):
+      raise OSError('it has more than 8 bits a pixel')
     value.save(content, format='PNG')
   except OSError as error:
     raise errors.DataError(

@@ -142,6 +142,7 @@ def of_table(
         f'{", ".join(by_name)}'
       )
   roles, evidence = _find_roles(path, table, given)
+  by_name[roles.client] = by_name[roles.client].of_clients()
   label = by_name[roles.label]
   doubt = ''
   if classes is None:

@@ -61,6 +61,9 @@ def test_spelling_of_a_missing_number_is_a_text_among_texts(tmp_path):
   found = _by_name(_read(tmp_path, '\n'.join(['place,n,no', *rows])))
   assert found['place'].values == {'NA': 1, 'EU': 1, 'AS': 1}
   assert (found['place'].num_missing, found['place'].num_odd) == (1, 0)
+  # As the name of a client it is none.
+  clients = found['place'].of_clients()
+  assert (clients.values, clients.num_missing) == ({'EU': 1, 'AS': 1}, 2)
   assert (found['n'].kind, found['n'].num_missing) == ('number', 1)
   assert found['no'].values == {'?': 4}
 
