@@ -29,10 +29,10 @@ class Rule(enum.Enum):
       model has the lowest loss on its training examples.
     PAIRS: A value for each pair of clients on axes 0 and 1. It moves with both;
       pairs with a newcomer or a returned client have the initial value.
-    CLIENT_SUM: The sum over all clients of a quantity that is zero for
-      newcomers. It is scaled by the number of clients that bring their state
-      over that of the parent run's, as if those that leave were like those
-      that stay.
+    CLIENT_SUM: The sum over all clients of a quantity that is zero without a
+      client state. It is scaled by the number of clients that bring one over
+      that of the parent run's, as if those that leave were like those that
+      stay.
   """
 
   KEEP = enum.auto()

@@ -236,8 +236,13 @@ def start(
     for size in (len(saved.client_ids), len(clients))
   )
   old = checkpoint_lib.fill(folder, old, saved.server_leaves, _STATE_REMEDY)
+  rows = moved_states.StoredRows(manager.states_folder, saved.index, departed)
   carrier = moved_states.Carrier(
-    algorithm.carry, moves, departed, config.optimizer == ANEW
+    algorithm.carry,
+    moves,
+    departed,
+    rows.has_state(),
+    config.optimizer == ANEW,
   )
   server_state = carrier.move(old, initial)
   server_state = _choose_clusters(
@@ -246,7 +251,6 @@ def start(
   path = pathlib.Path(workdir)
   # First, so that a start that is interrupted is known as one of this parent.
   sealed_json.write(path / checkpoint_lib.PARENT_FILE, counted._asdict())
-  rows = moved_states.StoredRows(manager.states_folder, saved.index, departed)
   _import_states(algorithm, old, rows, store, moves, parent.round_num)
   moved_states.write_departed(
     path, known, departed, moves, rows, carrier, config.keep_departed

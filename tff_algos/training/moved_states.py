@@ -68,6 +68,7 @@ class Carrier:
     carry: carrying.Carry,
     moves: Moves,
     departed: Departed,
+    has_state: np.ndarray,
     is_optimizer_anew: bool,
   ):
     """Takes the rules and the clients.
@@ -76,11 +77,13 @@ class Carrier:
       carry: The algorithm's declaration.
       moves: Origins of the new population's clients.
       departed: Clients that had left before the earlier run.
+      has_state: Which of the known clients have a client state, bool.
       is_optimizer_anew: Whether slots of the server optimizer are initial.
     """
     self._carry = carry
     self._moves = moves
     self._archive = iter(departed.server_rows)
+    self._has_state = has_state
     self._is_optimizer_anew = is_optimizer_anew
     # Rows of all known clients, leaf by leaf.
     self.known_rows: list[np.ndarray] = []
@@ -115,8 +118,10 @@ class Carrier:
       case carrying.OPTIMIZER:
         return initial if self._is_optimizer_anew else old
       case carrying.CLIENT_SUM:
-        factor = np.sum(origin >= 0) / self._moves.num_old
-        return np.asarray(factor * old, old.dtype)
+        # All others are 0 in the sum.
+        brought = self._has_state[origin[origin >= 0]].sum()
+        before = self._has_state[: self._moves.num_old].sum()
+        return np.asarray(brought / max(before, 1) * old, old.dtype)
       case carrying.PAIRS:
         moved = np.array(initial)
         kept = np.flatnonzero(stays)

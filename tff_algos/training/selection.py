@@ -16,8 +16,9 @@ class SelectionConfig:
   """Options of the best round and of early stopping.
 
   Attributes:
-    metric: A metric of evaluated rounds in metrics.csv; empty for the
-      personalized models' score on the validation examples.
+    metric: A metric of the evaluation in metrics.csv, such as
+      `held_out/all/cluster_0/accuracy`; empty for the personalized models'
+      score on the validation examples.
     mode: Whether the largest (`'max'`) or the smallest (`'min'`) value is the
       best; `'auto'`: the smallest of a loss or error, or of what falls as runs
       converge (`summaries.is_error`), else the largest.

@@ -125,7 +125,7 @@ def _start(run, before=None, **options):
     return algorithm, state
   moves = moved_states.Moves(np.arange(40, dtype=np.int32), 40)
   carrier = moved_states.Carrier(
-    algorithm.carry, moves, moved_states.Departed(), False
+    algorithm.carry, moves, moved_states.Departed(), np.ones(40, bool), False
   )
   return algorithm, carrier.move(before, state)
 

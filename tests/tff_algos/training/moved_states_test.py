@@ -20,7 +20,7 @@ _GONE = moved_states.Departed(
 
 def _move(rule, old, initial, is_anew=False):
   carrier = moved_states.Carrier(
-    carrying.Carry({'value': rule}), _MOVES, _GONE, is_anew
+    carrying.Carry({'value': rule}), _MOVES, _GONE, np.ones(4, bool), is_anew
   )
   moved = carrier.move(_State(np.array(old)), _State(np.array(initial)))
   return moved.value.tolist(), carrier
@@ -54,11 +54,17 @@ def test_fields_without_clients(rule, is_anew, expected):
   assert _move(rule, [4.0], [0.5], is_anew)[0] == expected
 
 
-def test_a_sum_is_scaled_by_the_clients_that_bring_their_state():
-  # Of four clients one stays; two come, and one returns.
-  moves = moved_states.Moves(np.array([-1, 2, -1, 4], np.int32), 4)
+def test_a_sum_is_scaled_by_the_clients_that_bring_a_state():
+  # Of five clients, one without a state, one with it stays, and that without;
+  # two come, and one returns.
+  moves = moved_states.Moves(np.array([-1, 2, -1, 4, 5], np.int32), 5)
+  has_state = np.array([1, 1, 1, 1, 0, 1], bool)
   carrier = moved_states.Carrier(
-    carrying.Carry({'value': carrying.CLIENT_SUM}), moves, _GONE, False
+    carrying.Carry({'value': carrying.CLIENT_SUM}),
+    moves,
+    _GONE,
+    has_state,
+    False,
   )
   moved = carrier.move(_State(np.float32([4])), _State(np.zeros(1)))
   assert moved.value.tolist() == [2]
@@ -97,7 +103,11 @@ def test_rows_of_a_training_that_goes_on_may_be_gone(tmp_path, rows):
 def test_departed_clients_are_kept_for_some_runs(tmp_path, rows, keep, left):
   moves = moved_states.Moves(np.array([1, 2, -1], np.int32), 3)
   carrier = moved_states.Carrier(
-    carrying.Carry({'value': carrying.CLIENTS}), moves, _GONE, False
+    carrying.Carry({'value': carrying.CLIENTS}),
+    moves,
+    _GONE,
+    rows.has_state(),
+    False,
   )
   carrier.move(
     _State(np.array([[1.0], [2.0], [3.0]])), _State(np.zeros((3, 1)))
@@ -121,7 +131,9 @@ def test_departed_clients_that_are_half_written_are_removed(
 ):
   monkeypatch.setattr(durable, 'publish', lambda *_: None)
   moves = moved_states.Moves(np.array([-1], np.int32), 3)
-  carrier = moved_states.Carrier(carrying.Carry({}), moves, _GONE, False)
+  carrier = moved_states.Carrier(
+    carrying.Carry({}), moves, _GONE, rows.has_state(), False
+  )
   moved_states.write_departed(
     tmp_path, ('b', 'c', 'd', 'a'), _GONE, moves, rows, carrier, 3
   )
