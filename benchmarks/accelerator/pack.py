@@ -115,25 +115,6 @@ class Recorder(pjrt_connection.Connection):
     return {'seconds': 0.0}, results
 
 
-class _States:
-  """The states of clients before and after a phase call; in memory."""
-
-  def __init__(self, store: Any):
-    self._store = store
-    self.parts: list[tuple[np.ndarray, Structure]] = []
-
-  def load(self, client_indices: np.ndarray) -> Structure:
-    """Returns the states, those that were staged if there are any."""
-    for indices, states in self.parts:
-      if np.array_equal(indices, client_indices):
-        return states
-    return self._store.load(client_indices)
-
-  def stage(self, client_indices: np.ndarray, states: Structure) -> None:
-    """Keeps the states of a block."""
-    self.parts.append((client_indices, states))
-
-
 def pack(name: str, path: pathlib.Path) -> None:
   """Packs a case.
 
@@ -237,17 +218,14 @@ def _record(
   phase = algorithm.phases[call.phase]
   num_clients = source.population.num_clients
   store = loop.build_store(algorithm, source.population, seed, '', 'memory')
-  states, recorded = _States(store), []
+  recorded = []
   with pjrt_runtime.PjrtRuntime(
     algorithm, num_clients, config, connection=recorder
   ) as runtime:
     for _ in range(2):
-      before, states = states, _States(store)
-      cohort = cohort_lib.Cohort(call, _ROUND, seed, source, before.load)
-      output = runtime.run(phase, server_state, cohort)
-      if phase.uses_client_state:
-        for part in output.client_states:
-          states.stage(*part)
+      loop.run_call(
+        runtime, phase, source, store, server_state, call, _ROUND, seed
+      )
       recorded.append(recorder.requests)
       recorder.requests = []
   return {

@@ -9,8 +9,12 @@ import subprocess
 import sys
 from typing import Any
 
-# Folders of the checkout whose files decide what a run computes.
-_CODE = ('tff_algos', 'pipelines', 'binaries', 'configs')
+# What decides in a checkout what a run computes, plugins of the documented
+# experiments included.
+_CODE = (
+  *('tff_algos', 'pipelines', 'binaries', 'configs'),
+  'docs/reproduction/*.py',
+)
 _ROOT = pathlib.Path(__file__).parents[2]
 _TIMEOUT_SECONDS = 10
 

@@ -38,9 +38,12 @@ def test_revision_is_the_commit_and_the_code_is_clean(checkout):
   }
 
 
-@pytest.mark.parametrize('name', ['a.py', 'new.py'])
+@pytest.mark.parametrize(
+  'name', ['tff_algos/a.py', 'tff_algos/new.py', 'docs/reproduction/plugin.py']
+)
 def test_changed_and_new_code_is_not_clean(checkout, name):
-  (checkout / 'tff_algos' / name).write_text('2\n')
+  (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+  (checkout / name).write_text('2\n')
   assert provenance._checkout(checkout)['is_clean'] is False
 
 
