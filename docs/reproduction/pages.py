@@ -222,8 +222,8 @@ def _series(run: run_lib.Run, name: str) -> run_lib.Series:
   found = run.series(name)
   if found is None:
     raise errors.DataError(
-      f'{run.workdir} has no metric {name!r}; an experiment of '
-      'experiments.toml names one of metrics.csv'
+      f'{run.workdir} has no round in which {name!r} is finite for all '
+      'clients; an experiment of experiments.toml names a metric of metrics.csv'
     )
   if found.diverged is not None:
     raise errors.DataError(

@@ -288,14 +288,14 @@ def test_a_run_that_names_no_commit_is_refused(swept):
 
 def test_a_metric_that_runs_lack_is_named(swept):
   lab = dataclasses.replace(_LAB, metric='held_out/accuracy')
-  with pytest.raises(errors.DataError, match="no metric 'held_out/accuracy'"):
+  with pytest.raises(errors.DataError, match="no round in which 'held_out/acc"):
     pages.describe(lab, swept)
 
 
 @pytest.mark.parametrize(
   ('end', 'words'),
   [
-    ('nan', "has diverged: .*personalized/accuracy' is not finite in round 2"),
+    ('nan', "has diverged: in round 2 '.*personalized/accuracy' is not finite"),
     ('', 'of a cell end in rounds 1, 2. Run the sweep again'),
   ],
 )

@@ -17,6 +17,9 @@ from typing import NamedTuple
 from tff_algos.core import cache_folder, durable, errors, folder_lock
 from tff_algos.stores import objects as objects_lib
 
+# A worker waits as long for others that hold a copy without some of its files.
+_PATIENCE_SECONDS = 60.0
+
 
 class Copy(NamedTuple):
   """A copy on this machine.
@@ -125,12 +128,15 @@ def _copied(
       if there == _read(listing, folder):
         yield state
         return
+    # A file may be gone from a copy that the program holds, which waits for
+    # this; workers that only list hold it for a moment.
+    lacks_file = None in _read(listing, folder).values()
+    patience = min(patience, _PATIENCE_SECONDS if lacks_file else 1.0)
     try:
-      with folder_lock.exclusive(folder.parent, busy, min(patience, 1.0)):
+      with folder_lock.exclusive(folder.parent, busy, patience):
         _update(objects, there, folder, listing)
     except errors.WorkdirBusyError:
-      # A file is gone from the copy that others hold; they may wait for this.
-      if expected is None or None in _read(listing, folder).values():
+      if expected is None or lacks_file:
         raise
       # Perhaps another worker has made the copy, and holds it.
 

@@ -516,13 +516,13 @@ def _judge(
   units = [one for one in units if len(one.champion)]
   min_units = config.gate.min_units
   num_judged = sum(len(one.champion) >= min_units for one in units)
-  if not num_judged:
+  if units and not num_judged:
     logging.warning(
       'The gate cannot refuse by a comparison: no group has '
       'config.gate.min_units=%d units, the largest has %d. Lower it, or take '
       'more clients',
       min_units,
-      max((len(one.champion) for one in units), default=0),
+      max(len(one.champion) for one in units),
     )
   groups = []
   for one in units:

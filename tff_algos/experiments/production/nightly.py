@@ -125,8 +125,8 @@ def _check_dataset(config: dataset_options.DatasetConfig) -> None:
   if split_by in (dataset_options.CLIENT, dataset_options.TIME):
     raise errors.ConfigError(
       f'config.dataset.splits.split_by={split_by!r} moves examples from '
-      'training to test as rows come and go, so later nights would be tested '
-      f"on what they were trained on. Take '{dataset_options.CONTENT}', "
+      'training to test as rows come or go, so later nights may be tested on '
+      f"what earlier ones were trained on. Take '{dataset_options.CONTENT}', "
       f"'{dataset_options.GROUP}' or '{dataset_options.CLIENT_TIME}'"
     )
   partition = config.partition

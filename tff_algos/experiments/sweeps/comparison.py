@@ -123,20 +123,22 @@ def _unequal_lengths(sweep: sweep_lib.Sweep) -> Iterator[str]:
 
 
 def _unequal_goals(sweep: sweep_lib.Sweep) -> Iterator[str]:
-  """Yields a sentence if cells of one config are of different lengths."""
+  """Yields a sentence if some cells are to end at other rounds than others."""
   key = 'training.num_rounds'
   if {axis.key for axis in sweep.plan.axes} & {key, grid.CONFIG_FILE}:
     return
-  goals: dict[int, dict[str, None]] = {}
+  labels: dict[int, list[str]] = {}
   for cell in sweep.cells:
-    for run in cell.runs:
-      rounds = run.config.get('training', {}).get('num_rounds')
-      if rounds is not None:
-        goals.setdefault(rounds, {})[cell.label] = None
-  if len(goals) > 1:
+    goals = {
+      run.config.get('training', {}).get('num_rounds') for run in cell.runs
+    }
+    # Of a cell with several, `_unequal_configs` tells.
+    if len(goals) == 1 and None not in goals:
+      labels.setdefault(goals.pop(), []).append(cell.label)
+  if len(labels) > 1:
     told = '; '.join(
-      f'{rounds} in {", ".join([*labels][:_MAX_NAMES])}'
-      for rounds, labels in sorted(goals.items())
+      f'{rounds} in {", ".join(labels[rounds][:_MAX_NAMES])}'
+      for rounds in sorted(labels)
     )
     yield (
       f'config.{key} differs: {told}. Run the sweep to its end, or compare '

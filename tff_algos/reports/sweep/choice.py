@@ -132,6 +132,6 @@ def _gap_text(sweep: sweep_lib.Sweep, gaps: np.ndarray) -> str:
   return f'{mean} ({low} to {high})'
 
 
-def _text(sweep: sweep_lib.Sweep, values: np.ndarray) -> str:
+def _text(sweep: sweep_lib.Sweep, values: Sequence[float] | np.ndarray) -> str:
   """Returns mean and deviation of finite values as text."""
   return sweep_table.score_text(sweep, sweep_lib.spread_of(values))

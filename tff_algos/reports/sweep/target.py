@@ -76,8 +76,9 @@ def check(runs: Sequence[run_lib.Run], target: Target) -> None:
   """
   if all(run.series(target.metric) is None for run in runs):
     raise errors.DataError(
-      f'--target={target.metric}=...: no run has a finite value of this '
-      f'metric; take a column of {runs[0].workdir / "metrics.csv"}'
+      f'--target={target.metric}=...: no run has a round in which it is finite '
+      'for all clients; take a column of '
+      f'{runs[0].workdir / "metrics.csv"}'
     )
 
 

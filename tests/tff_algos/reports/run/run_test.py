@@ -50,7 +50,7 @@ def test_a_run_that_is_logged_as_nan_has_diverged(tmp_path):
 
 
 def test_a_mean_that_leaves_out_clients_is_none_of_the_run(tmp_path):
-  """0.9 in round 2 is of who is left, as is the last."""
+  """That of round 2 leaves out two clients, the last one."""
   fake_sweep.write_run(tmp_path, num_rounds=4)
   run = run_lib.read(tmp_path)
   metric = 'participating/test/personalized/accuracy'
