@@ -5,6 +5,7 @@ import numpy as np
 from pipelines import options
 from pipelines.examples import hashing, splits
 from pipelines.partitions import clients, feature_shift, natural
+from pipelines.sources import cells
 from pipelines.steps import planning
 from tff_algos.core import errors
 from tff_algos.core.structures import Array
@@ -105,15 +106,13 @@ def make_plan(
 
 def _check_spellings(names: Array) -> None:
   """Raises PartitionError if an integer is also written as a float."""
-  known = {str(name) for name in names}
-  for name in known:
-    whole = name.removesuffix('.0')
-    if whole != name and whole.lstrip('-').isdecimal() and whole in known:
-      raise errors.PartitionError(
-        f'the raw data have clients {whole!r} and {name!r}, which would be two '
-        'clients. Write them alike in all files: pandas turns integers into '
-        "floats if one is missing, unless they are 'Int64'"
-      )
+  twice = cells.find_two_spellings(map(str, names))
+  if twice is not None:
+    raise errors.PartitionError(
+      'the raw data have the clients {!r} and {!r}, which would be two. Write '
+      'them alike in all files: pandas turns integers into floats if one is '
+      "missing, unless they are 'Int64'".format(*twice)
+    )
 
 
 def _is_dealt(roles: Array, config: options.SplitsConfig) -> Array:

@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from pipelines.sources import base
@@ -107,6 +108,16 @@ def spell(cell: Any) -> str:
   if isinstance(cell, bytes):
     cell = cell.decode(errors='surrogateescape')
   return str(cell).strip()
+
+
+def find_two_spellings(names: Iterable[str]) -> tuple[str, str] | None:
+  """Returns an integer that is there as `7` and `7.0`; None without one."""
+  known = dict.fromkeys(names)
+  for name in known:
+    whole = name.removesuffix('.0')
+    if whole != name and whole.lstrip('-').isdecimal() and whole in known:
+      return whole, name
+  return None
 
 
 def to_json(cell: Any) -> Any:

@@ -15,10 +15,6 @@ from tff_algos.features import spec as spec_lib
 IMAGE = 'image'
 
 _ALL = 'all'
-# Folders of other layouts, in the place of clients.
-_SPLITS = {
-  *('train', 'training', 'val', 'valid', 'validation', 'test', 'testing')
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,14 +173,6 @@ def _list_folders(folder: pathlib.Path) -> Iterator[Listed]:
       f'{str(folder)!r} has no folders client/class: its files are like '
       f'{str(paths[0])!r}. Move them to client/class/file, or list them in a '
       'CSV file with the columns path, label and client and set table.'
-    )
-  clients = {path.parts[0] for path in paths if len(path.parts) == 3}
-  if clients and clients <= _SPLITS:
-    raise errors.DataError(
-      f'{str(folder)!r} has folders {", ".join(sorted(clients))} in the place '
-      'of clients: they look like splits. Put images at client/class/file, or '
-      'list them in a CSV file with the columns path, label and client and set '
-      'table.'
     )
   for path in paths:
     location = base.Location(str(path))

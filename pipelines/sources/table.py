@@ -302,7 +302,7 @@ class Table(base.Source):
     options = self._options
     clients, times = [], []
     for row in self._rows(base.Block(part, 0, self._num_rows(part))):
-      clients.append(cells.spell(row[options.client_column]))
+      clients.append(self._name(row[options.client_column]))
       time = cells.parse_time(row[options.time_column])
       times.append(math.nan if time is None else time)
     return windows.find(
@@ -416,10 +416,11 @@ class Table(base.Source):
 
   def _name(self, cell: Any) -> str:
     """Returns the name of a client or group, '' if it is missing."""
-    return '' if self._is_missing(cell) else cells.spell(cell)
+    name = cells.spell(cell)
+    return '' if name in self._options.na_values else name
 
   def _is_missing(self, cell: Any) -> bool:
-    """Returns whether a number, client or group is missing."""
+    """Returns whether a number is missing."""
     return cells.is_empty(cell) or str(cell).strip() in self._options.na_values
 
   def _label_cell(self, row: Mapping[str, Any]) -> Any:

@@ -136,7 +136,7 @@ def _copied(
       with folder_lock.exclusive(folder.parent, busy, patience):
         _update(objects, there, folder, listing)
     except errors.WorkdirBusyError:
-      if expected is None or lacks_file:
+      if expected is None or None in _read(listing, folder).values():
         raise
       # Perhaps another worker has made the copy, and holds it.
 

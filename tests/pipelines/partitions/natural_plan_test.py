@@ -38,7 +38,9 @@ def test_natural_partition():
 
 def test_a_client_that_is_written_as_two_numbers_is_refused():
   client = np.array(['7', 'ann', '7.0'])[np.arange(90) % 3]
-  with pytest.raises(errors.PartitionError, match="clients '7' and '7.0', whi"):
+  with pytest.raises(
+    errors.PartitionError, match="the clients '7' and '7.0', whi"
+  ):
     _natural(surveys.survey(90, client=client))
   for other in ('8.0', 'ann.0'):
     _natural(surveys.survey(90, client=np.char.replace(client, '7.0', other)))

@@ -37,17 +37,6 @@ def _write_table(folder, *rows):
   return _source(folder, table='files.csv', shape=(4, 4, 3))
 
 
-def test_folders_of_splits_are_no_clients(tmp_path):
-  for folder in ('train/cat', 'test/cat'):
-    (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / folder / '1.png').touch()
-  with pytest.raises(errors.DataError, match='folders test, train in the pla'):
-    len(_source(tmp_path).listed)
-  (tmp_path / 'ann' / 'cat').mkdir(parents=True)
-  (tmp_path / 'ann' / 'cat' / '1.png').touch()
-  assert len(_source(tmp_path).listed) == 3
-
-
 def test_clients_and_classes_are_folders(tmp_path):
   source = registry.create('images', raw_sources.write_images(tmp_path), 0)
   examples = raw_sources.read(source)

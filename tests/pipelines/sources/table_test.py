@@ -238,7 +238,7 @@ def test_a_missing_client_or_group_is_none():
   class Given(_Rows):
     ROWS = tuple(
       {'a': 1, 'b': 1, 'y': 2, 'who': who, 'night': night}
-      for who, night in (('1', 'x'), ('NA', ' nan'), (' ', None))
+      for who, night in (('1', 'x'), ('NA', b' nan'), (' ', None))
     )
 
   source = Given(_options(group_column='night'), 0)
@@ -250,11 +250,13 @@ def test_a_missing_client_or_group_is_none():
 
 
 def test_windows_of_one_row_need_a_client():
-  source = _windows([('a', 1, 7, 0), ('', 2, 7, 0)], window_length=1)
+  rows = [('a', 1, 7, 0), ('', 2, 7, 0), ('NA', 3, 7, 0)]
+  source = _windows(rows, window_length=1)
   (block,) = source.blocks()
   problems = [example.problem for example in source.read(block)]
   assert problems[0] is None
-  assert 'the client or the time is missing' in problems[1].reason
+  for problem in problems[1:]:
+    assert 'the client or the time is missing' in problem.reason
 
 
 def test_features_may_repeat_the_length_of_windows():

@@ -39,7 +39,11 @@ def test_revision_is_the_commit_and_the_code_is_clean(checkout):
 
 
 @pytest.mark.parametrize(
-  'name', ['tff_algos/a.py', 'tff_algos/new.py', 'docs/reproduction/plugin.py']
+  'name',
+  [
+    *('tff_algos/a.py', 'tff_algos/new.py'),
+    'docs/reproduction/fed_soft_network.py',
+  ],
 )
 def test_changed_and_new_code_is_not_clean(checkout, name):
   (checkout / name).parent.mkdir(parents=True, exist_ok=True)

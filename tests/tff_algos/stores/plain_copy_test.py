@@ -180,7 +180,7 @@ def test_a_worker_elsewhere_makes_the_same_copy(objects, downloads):
   assert sorted(downloads) == sorted(content)
 
 
-def test_a_worker_does_not_wait_for_a_held_copy_that_lacks_a_file(
+def test_a_worker_gives_up_on_a_held_copy_that_lacks_a_file(
   objects, monkeypatch
 ):
   monkeypatch.setattr(plain_copy, '_PATIENCE_SECONDS', 0.1)

@@ -65,10 +65,8 @@ class ScheduleConfig:
     return (round_num - 1) % self.slow_period == 0
 
   def version(self, round_num: int) -> int:
-    """Returns the last full round before a round; 0 for none."""
-    if round_num == 1:
-      return 0
-    return round_num - 1 - (round_num - 2) % self.slow_period
+    """Returns the number of full rounds before a round."""
+    return -(-(round_num - 1) // self.slow_period)
 
 
 class Kept(NamedTuple):

@@ -380,7 +380,7 @@ def _image_bytes(value: Any, column: str, row: int) -> Any:
   content = io.BytesIO()
   try:
     if getattr(value, 'mode', '').startswith('I'):
-      raise OSError('it has more than 8 bits a pixel')
+      raise OSError('it has more than 8 bits a channel')
     value.save(content, format='PNG')
   except OSError as error:
     raise errors.DataError(

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pipelines.sources import arrays, images
+from pipelines.sources import arrays, cells, images
 from tff_algos.core import errors
 from tff_algos.experiments.own_data import columns as columns_lib
 from tff_algos.features import spec
@@ -56,6 +56,10 @@ _NO_WORDS = (
   'are quantities, write floats.'
 )
 
+# Folders of other layouts, in the place of clients.
+_SPLITS = frozenset(
+  ('train', 'training', 'val', 'valid', 'validation', 'test', 'testing')
+)
 # Splits with an official test split: a client's are its test examples.
 OFFICIAL_TEST = {'client_test': 'dealt', 'test_ratio': 0.0}
 
@@ -142,7 +146,8 @@ def of_table(
         f'{", ".join(by_name)}'
       )
   roles, evidence = _find_roles(path, table, given)
-  by_name[roles.client] = by_name[roles.client].of_clients()
+  client = by_name[roles.client]
+  by_name[roles.client] = client.of_clients()
   label = by_name[roles.label]
   doubt = ''
   if classes is None:
@@ -194,7 +199,12 @@ def of_table(
     num_clients=len(sizes) if table.part else _num_clients(sizes),
     options=tuple(options),
     dataset=dataset,
-    notes=(_rows(table), *left_out, *_notes_on_label(label, classes, doubt)),
+    notes=(
+      _rows(table),
+      *left_out,
+      *_notes_on_label(label, classes, doubt),
+      *_notes_on_missing(client),
+    ),
   )
 
 
@@ -223,18 +233,14 @@ def _named(
 
 def _check_spellings(path: str, column: columns_lib.Column) -> None:
   """Raises DataError if a number is in a column of texts as `7` and `7.0`."""
-  for value in column.values:
-    whole = value.removesuffix('.0')
-    if (
-      whole != value
-      and whole in column.values
-      and whole.lstrip('-').isdecimal()
-    ):
-      raise errors.DataError(
-        f'{path} has {whole} and {value} in the column {column.name!r}, which '
-        'would be two clients or classes. Write it alike in all rows: pandas '
-        "turns integers into floats if one is missing, unless they are 'Int64'"
-      )
+  twice = cells.find_two_spellings(column.values)
+  if twice is not None:
+    raise errors.DataError(
+      f'{path} has {twice[0]} and {twice[1]} in the column {column.name!r}, '
+      'which would be two clients or classes. Write it alike in all rows: '
+      'pandas turns integers into floats if one is missing, unless they are '
+      "'Int64'"
+    )
 
 
 def _check_points(path: str, column: columns_lib.Column) -> None:
@@ -263,6 +269,11 @@ def of_images(folder: str) -> Proposal:
   found = source.listed
   classes = source.facts()['class_names']
   clients = collections.Counter(one.client for one in found if one.client)
+  if clients and _SPLITS.issuperset(map(str.lower, clients)):
+    raise errors.DataError(
+      f'{folder!r} has the folders {", ".join(sorted(clients))} in the place '
+      'of clients: they look like splits. Put images at client/class/file'
+    )
   step = math.ceil(len(found) / _MAX_IMAGES)
   shape, evidence = _image_shape(
     [pathlib.Path(folder, image.path) for image in found[::step]]
@@ -502,6 +513,16 @@ def find_classes(label: columns_lib.Column) -> tuple[str, ...]:
       return ()
     return tuple(sorted(numbers, key=float))
   return tuple(sorted(label.values))
+
+
+def _notes_on_missing(client: columns_lib.Column) -> tuple[str, ...]:
+  names = sorted(client.values.keys() - client.of_clients().values.keys())
+  if not names:
+    return ()
+  return (
+    f'Rows of the client {" or ".join(map(repr, names))} are left out, as a '
+    'spelling of a missing one. If it is a name, set na_values=().',
+  )
 
 
 def _notes_on_label(

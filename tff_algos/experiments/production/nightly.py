@@ -127,7 +127,8 @@ def _check_dataset(config: dataset_options.DatasetConfig) -> None:
       f'config.dataset.splits.split_by={split_by!r} moves examples from '
       'training to test as rows come or go, so later nights may be tested on '
       f"what earlier ones were trained on. Take '{dataset_options.CONTENT}', "
-      f"'{dataset_options.GROUP}' or '{dataset_options.CLIENT_TIME}'"
+      f"'{dataset_options.GROUP}', or '{dataset_options.CLIENT_TIME}' with "
+      'held_out_fraction=0.0'
     )
   partition = config.partition
   if partition.law == laws.NATURAL and partition.num_unseen_clients:

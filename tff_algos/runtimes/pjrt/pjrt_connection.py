@@ -270,7 +270,7 @@ class Connection:
         told += (
           '\nThe device has too little memory: lower '
           'config.runtime.pjrt.clients_per_block, with which the run resumes, '
-          'or let no other process use the device. If its splits alone do not '
+          'or let no other process use the device. If the splits alone do not '
           "fit, take config.runtime.name='vectorized', which streams them."
         )
       raise errors.RuntimeFailureError(told)

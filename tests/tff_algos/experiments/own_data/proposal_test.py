@@ -161,6 +161,15 @@ def test_texts_among_labels_that_are_numbers_are_no_classes(tmp_path):
   assert "rarest class, '3', has 4 rows" in found.notes[-1]
 
 
+def test_rows_of_a_client_that_counts_as_missing_are_noted(tmp_path):
+  rows = [(('NA', 'ZA', 'BW')[i % 3], i / 7, i % 2) for i in range(30)]
+  path, table = _table(tmp_path, ('who', 'a', 'ill'), rows)
+  found = proposal.of_table(path, table, {'label': 'ill'})
+  assert found.num_clients == 2
+  assert found.dataset['max_dead_letter_fraction'] == 0.67
+  assert "client 'NA' are left out" in found.notes[-1]
+
+
 @pytest.mark.parametrize('classes', [('no', 'yes'), None])
 def test_label_without_values_is_noted(tmp_path, classes):
   rows = [(f'p{i % 2}', i / 7, '') for i in range(20)]
@@ -279,6 +288,14 @@ def test_large_grey_images_keep_their_ratio(tmp_path):
   (tmp_path / 'ann' / 'b' / '1.jpg').write_text('no image')
   found = proposal.of_images(str(tmp_path))
   assert _options(found)['shape'] == (40, 64, 1)
+
+
+def test_folders_of_splits_are_no_clients(tmp_path):
+  for folder in ('Train/cat', 'Train/dog', 'test/cat'):
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / '0.png').touch()
+  with pytest.raises(errors.DataError, match='folders Train, test in the pla'):
+    proposal.of_images(str(tmp_path))
 
 
 def test_folder_without_images(tmp_path):
