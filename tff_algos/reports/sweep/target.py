@@ -93,8 +93,9 @@ def spent_until(run: run_lib.Run, target: Target) -> dict[str, float]:
   Returns:
     `ROUNDS`, `UPLINK` and `TOTAL`; NaN if the run did not reach it or did not
     count its communication, or if the target is a share of a final value that
-    is not finite or below 0. Empty if it has no such metric. A mean that leaves
-    out clients never reaches the target (`summaries.is_partial`).
+    is not finite or below 0. Empty if it has no such metric, or in no round for
+    all clients: a mean that leaves out some never reaches the target
+    (`summaries.is_partial`).
   """
   scores = run.series(target.metric)
   if scores is None:
