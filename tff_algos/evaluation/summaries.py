@@ -1,4 +1,4 @@
-"""Summaries of metrics over clients, and the majority-class baseline.
+"""Summaries of metrics over clients and seeds, and the majority-class baseline.
 
 NumPy in, Python numbers out.
 """
@@ -80,7 +80,13 @@ def _weighted(name: str) -> str:
 def mean_interval(values: np.ndarray) -> tuple[float, float, float]:
   """Returns the mean over seeds and the ends of its 95 % interval.
 
-  Student's t. The ends are NaN below `LEAST_SEEDS` values.
+  Student's t.
+
+  Args:
+    values: A difference of two scores for each seed, float `[n]`, n >= 1.
+
+  Returns:
+    (mean, low, high); the ends are NaN below `LEAST_SEEDS` values.
   """
   mean, half = float(values.mean()), math.nan
   if len(values) >= LEAST_SEEDS:

@@ -207,8 +207,8 @@ class CheckpointManager:
           f'{self._folder.parent} has no best round: no evaluated round has '
           'the metric of config.training.selection, say for want of validation '
           "examples. Take the round 'last', or train a run of its own, in "
-          'another --workdir, with a config.training.selection.metric that '
-          'metrics.csv has'
+          'another --workdir, with a config.training.selection.metric that its '
+          'evaluations have, such as held_out/...'
         )
     if choice not in saved:
       raise errors.CheckpointError(

@@ -77,7 +77,8 @@ class Carrier:
       carry: The algorithm's declaration.
       moves: Origins of the new population's clients.
       departed: Clients that had left before the earlier run.
-      has_state: Which of the known clients have a client state, bool.
+      has_state: Which of the known clients have a client state, bool
+        `[num_known]`: those of the earlier run, then those that had left.
       is_optimizer_anew: Whether slots of the server optimizer are initial.
     """
     self._carry = carry

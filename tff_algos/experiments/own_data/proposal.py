@@ -516,6 +516,7 @@ def find_classes(label: columns_lib.Column) -> tuple[str, ...]:
 
 
 def _notes_on_missing(client: columns_lib.Column) -> tuple[str, ...]:
+  """Returns a note if rows of some clients are left out, which may be wrong."""
   names = sorted(client.values.keys() - client.of_clients().values.keys())
   if not names:
     return ()
