@@ -51,6 +51,7 @@ _REMOVED = (
   (('algorithm', 'membership', 'flooring'), 'raise'),
   (('algorithm', 'estimation'), 'batched'),
   (('algorithm', 'schedule', 'downlink_accounting'), 'paper'),
+  (('algorithm', 'splitting', 'linkage'), 'complete'),
   (('model', 'decomposition', 'forward_mode'), 'auto'),
   (('training', 'selection', 'keep_best'), True),
 )

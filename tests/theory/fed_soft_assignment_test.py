@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import client_data, toys
+from tff_algos.algorithms.fed_soft import importance as importance_lib
 from tff_algos.stages.clusters import assignment
 
 
@@ -22,7 +23,8 @@ def _assigned_shares(centers, x, y):
   data = client_data.build(x, y)
   stacked = {'kernel': tf.constant(centers[..., np.newaxis], tf.float32)}
   losses = assignment.cluster_losses(toys.linear(10), stacked, data)
-  return assignment.best_cluster_counts(losses, data.mask).numpy() / len(y)
+  counts = importance_lib.best_cluster_counts(losses, data.mask)
+  return counts.numpy() / len(y)
 
 
 def _regression_examples(theta, num_examples, seed=0):

@@ -12,10 +12,8 @@ import pytest
 
 from tests.testing import contract, factored, toys
 from tff_algos.algorithms import registry
-from tff_algos.algorithms.filter_decomposition import (
-  kernel_variance,
-  latent_clients,
-)
+from tff_algos.algorithms.filter_decomposition import latent_clients
+from tff_algos.experiments.analyses import kernel_variance
 from tff_algos.runtimes import debug_runtime
 
 _NUM_CLIENTS, _NUM_COHORTS = 40, 1000

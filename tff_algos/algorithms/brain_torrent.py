@@ -241,9 +241,7 @@ def fetch(
   weights = np.asarray(server_state.num_examples)[is_newer]
   total = weights.sum(dtype=np.float64)
   if not total:
-    own = tf.nest.map_structure(
-      lambda leaf: np.asarray(leaf)[client_index], server_state.sent
-    )
+    own = algorithm.take_rows(server_state.sent, client_index)
     return Fetched(own, np.float32(0)), 0
   mean = tf.nest.map_structure(
     lambda leaf: np.tensordot(

@@ -74,7 +74,8 @@ class PartialFedAvgConfig:
       draw for each.
     personalization_interval: Rounds between trainings of all clients' private
       weights with the new shared ones, >= 0; 0 for never. Set to the number of
-      rounds for one training at the end.
+      rounds for one training at the end. A run whose rounds would have none, or
+      that early stopping may end before one, is refused.
     server_optimizer: Server optimizer, as in FedAvg.
     loss_scale: Factor on the loss, > 0.
     local_training: Options of local training.
@@ -111,6 +112,11 @@ class PartialFedAvgConfig:
       INITIAL_PRIVATE_WEIGHTS,
     )
     checks.check_positive('loss_scale', self.loss_scale)
+
+  @property
+  def personalizes_after(self) -> tuple[str, int]:
+    """Returns the option of rounds between personalizations, and its value."""
+    return 'personalization_interval', self.personalization_interval
 
 
 class ServerState(NamedTuple):

@@ -36,6 +36,11 @@ def phase_purpose(name: str) -> str:
   return name.partition(PERIOD_MARK)[0]
 
 
+def take_rows(structure: Structure, rows: Array | slice | int) -> Structure:
+  """Returns rows of the leaves of a structure, as NumPy arrays."""
+  return tf.nest.map_structure(lambda leaf: np.asarray(leaf)[rows], structure)
+
+
 class ClientData(NamedTuple):
   """One client's examples, dense and padded.
 
@@ -209,11 +214,10 @@ class PhaseCall:
     Args:
       rows: Their positions in the cohort, each once, or a mask of it.
     """
-    inputs = tf.nest.map_structure(
-      lambda leaf: np.asarray(leaf)[rows], self.client_inputs
-    )
     return dataclasses.replace(
-      self, client_indices=self.client_indices[rows], client_inputs=inputs
+      self,
+      client_indices=self.client_indices[rows],
+      client_inputs=take_rows(self.client_inputs, rows),
     )
 
   def __post_init__(self) -> None:

@@ -285,13 +285,12 @@ def _check_patience(opened: session.Session) -> None:
 
 
 def _check_personalization(opened: session.Session) -> None:
-  """Checks that the last round has personalized models of its own.
+  """Checks that the last round trains all clients' personalized models.
 
-  Warns if they are of an earlier round.
+  Warns if an earlier round is the last to do so.
 
   Raises:
-    ConfigError: If the rounds of the run train none, or it may be stopped
-      before they do.
+    ConfigError: If no round of the run does, or it may be stopped before.
   """
   options = opened.config.algorithm.options
   option, interval = getattr(options, 'personalizes_after', ('', 0))
@@ -311,8 +310,8 @@ def _check_personalization(opened: session.Session) -> None:
     return
   when = f'last in round {newest}' if newest > first else 'in no round of them'
   text = (
-    f'config.algorithm.{option} is {interval}: of the rounds '
-    f'{first + 1} to {last} personalized models are trained {when}; set a '
+    f'config.algorithm.{option} is {interval}: of the rounds {first + 1} to '
+    f"{last} all clients' personalized models are trained {when}; set a "
     f'divisor of {last}, such as {math.gcd(last, last - first)}'
   )
   if newest <= first:

@@ -78,6 +78,7 @@ def test_the_last_round_has_personalized_models_of_its_own(caplog):
     check(*fits)
   check(30, 0, 20, schedule='beside')  # Not an option of this schedule.
   check(20, 0, 40, patience=2)
+  check(0, 0, 40, name='partial_fed_avg')  # Never, which is its default.
   assert not caplog.text
   text = (
     'rounds 1 to 20 .* in no round of them; set a divisor of 20, such as 20'
@@ -88,6 +89,12 @@ def test_the_last_round_has_personalized_models_of_its_own(caplog):
     check(30, 30, 40)
   with pytest.raises(errors.ConfigError, match='patience .* a multiple of it'):
     check(20, 0, 20, patience=1)
+  partial = {'name': 'partial_fed_avg', 'personalization_interval': 50}
+  text = "1 to 40 all clients' personalized models are trained in no round"
+  with pytest.raises(errors.ConfigError, match=text):
+    check(0, 0, 40, **partial)
+  with pytest.raises(errors.ConfigError, match='patience .* a multiple of it'):
+    check(0, 0, 50, patience=4, **partial)
   atoms = {'own': 'atoms', 'in_every_round': False, 'refit_interval': 200}
   with pytest.raises(
     errors.ConfigError, match='local_atoms.refit_interval is 200: .* no round'

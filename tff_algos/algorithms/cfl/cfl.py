@@ -246,9 +246,7 @@ def _build_plan(model):
     yield algorithm.PhaseCall(
       'train',
       everyone,
-      tf.nest.map_structure(
-        lambda leaf: np.asarray(leaf)[own], server_state.cluster_models
-      ),
+      algorithm.take_rows(server_state.cluster_models, own),
       algorithm.Cost(floats, floats, len(everyone)),
     )
 

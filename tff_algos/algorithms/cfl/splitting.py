@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.algorithms.cfl import linkage as linkage_lib
 from tff_algos.core import checks
 from tff_algos.numerics import gram as gram_lib
 
@@ -30,22 +29,16 @@ class SplittingConfig:
     largest_norm_above: epsilon_2: and only if the largest norm of an update is
       above, >= 0.
     first_round: First round in which a cluster may split, >= 1.
-    linkage: Linkage of the bipartition by cosine distances of the updates:
-      `'complete'`, as in the authors' code, or `'single'`, which is optimal for
-      the criterion printed in the paper (the largest similarity between clients
-      of different halves is smallest).
   """
 
   mean_norm_below: float = 0.1
   largest_norm_above: float = 0.5
   first_round: int = 21
-  linkage: str = 'complete'
 
   def __post_init__(self):
     checks.check_positive('mean_norm_below', self.mean_norm_below)
     checks.check_at_least('largest_norm_above', self.largest_norm_above, 0)
     checks.check_int('first_round', self.first_round, minimum=1)
-    checks.check_one_of('linkage', self.linkage, linkage_lib.LINKAGES)
 
 
 class Clusters(NamedTuple):
@@ -113,9 +106,7 @@ def split(
       & (tf.reduce_sum(members) > 2)
       & (clusters.num_active < num_clusters)
     )
-    leaves = linkage_lib.bipartition(
-      distances, is_member & is_due, config.linkage
-    )
+    leaves = bipartition(distances, is_member & is_due)
     is_new = is_due & tf.equal(tf.range(num_clusters), clusters.num_active)
     seen = tf.where(tf.reduce_any(is_member), mean_norm, float('inf'))
     return cluster_id + 1, Clusters(
@@ -140,3 +131,60 @@ def split(
     parallel_iterations=1,
   )
   return clusters
+
+
+def bipartition(distances: tf.Tensor, is_member: tf.Tensor) -> tf.Tensor:
+  """Returns the second of two clusters by complete linkage.
+
+  Every member starts as a cluster; the two nearest clusters are merged until
+  two are left. Their distance is the largest of two of their members, as in the
+  authors' code; the criterion printed in the paper is optimized by single
+  linkage, with the smallest.
+
+  Args:
+    distances: Between rows, symmetric, finite, float64 `[rows, rows]`.
+    is_member: bool `[rows]`; the others take no part.
+
+  Returns:
+    bool `[rows]`: True for the members of the cluster without the first member;
+    all False for fewer than two members. Of pairs that are equally near, the
+    first by row and then by column is merged.
+  """
+  num_rows = tf.shape(distances)[0]
+
+  def merge(is_root, distances, root_of):
+    is_pair = is_root[:, tf.newaxis] & is_root
+    is_pair &= tf.range(num_rows)[:, tf.newaxis] < tf.range(num_rows)
+    nearest = tf.argmin(
+      tf.reshape(tf.where(is_pair, distances, float('inf')), [-1]),
+      output_type=tf.int32,
+    )
+    first, second = nearest // num_rows, tf.math.floormod(nearest, num_rows)
+    merged = tf.maximum(distances[first], distances[second])
+    at_first = tf.equal(tf.range(num_rows), first)
+    for is_replaced, values in (
+      (at_first[:, tf.newaxis], merged),
+      (at_first, merged[:, tf.newaxis]),
+    ):
+      distances = tf.where(is_replaced, values, distances)
+    return (
+      is_root & tf.not_equal(tf.range(num_rows), second),
+      distances,
+      tf.where(tf.equal(root_of, second), first, root_of),
+    )
+
+  # A cluster is named by its first row.
+  _, _, root_of = tf.while_loop(
+    lambda is_root, *_: tf.math.count_nonzero(is_root) > 2,
+    merge,
+    (is_member, distances, tf.range(num_rows)),
+    shape_invariants=(
+      tf.TensorShape([None]),
+      tf.TensorShape([None, None]),
+      tf.TensorShape([None]),
+    ),
+    parallel_iterations=1,
+  )
+  first_member = tf.argmax(tf.cast(is_member, tf.int32), output_type=tf.int32)
+  leaves = is_member & tf.not_equal(root_of, first_member)
+  return tf.ensure_shape(leaves, is_member.shape)

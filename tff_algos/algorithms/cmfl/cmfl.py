@@ -75,7 +75,7 @@ class CmflConfig:
     local_training: Options of local training.
     committee: Sizes of the roles; selection and election.
     consensus: Options of the consensus protocol.
-    audit: Content of the audit log (docs/audit.md): `'none'`, `'digests'` or
+    audit: Content of the audit log (docs/cmfl.md): `'none'`, `'digests'` or
       `'uploads'`; with the latter two, `train` has a metric `record` of the
       members' observations. Changes no result.
   """

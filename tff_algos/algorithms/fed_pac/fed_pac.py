@@ -320,9 +320,7 @@ def _build_plan(model, parted, config):
     drawn = client_sampling.draw_cohort(
       population, config.cohort_size, seed, round_num
     )
-    heads = tf.nest.map_structure(
-      lambda leaf: np.asarray(leaf)[drawn], server_state.heads
-    )
+    heads = algorithm.take_rows(server_state.heads, drawn)
     count = len(drawn)
     cost = algorithm.Cost(count * downlink, count * uplink, 2 * count)
     yield algorithm.PhaseCall('train', drawn, heads, cost)

@@ -36,10 +36,11 @@ def build_estimation(
   def estimate(cluster_models, client_input, client_state, data, seed):
     del client_input, seed
     losses = assignment.cluster_losses(model, cluster_models, data)
-    counts = assignment.best_cluster_counts(losses, data.mask)
-    importance = assignment.importance_weights(
-      counts, tf.reduce_sum(data.mask), smoother
-    )
+    counts = best_cluster_counts(losses, data.mask)
+    num_examples = tf.maximum(tf.reduce_sum(data.mask), 1.0)
+    # Not renormalised. Counts start from 0 at every estimation, which the
+    # printed pseudo-code leaves implicit.
+    importance = tf.maximum(counts / num_examples, smoother)
     lowest = tf.reduce_min(losses, axis=0)
     return algorithm_lib.ClientOutput(
       {'importance_weights': importance},
@@ -61,6 +62,24 @@ def build_estimation(
     server_update=store,
     uses_client_state=False,
   )
+
+
+def best_cluster_counts(losses: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+  """Returns the number of real examples assigned to each cluster.
+
+  Args:
+    losses: `[num_clusters, capacity]`, from `assignment.cluster_losses`.
+    mask: `[capacity]`.
+
+  Returns:
+    `[num_clusters]` float32; a tie counts for the lowest cluster id. All NaN if
+    a real example has a finite loss under no cluster (a NaN feature, say): it
+    cannot be assigned, and the client's result is rejected.
+  """
+  best = tf.argmin(losses, axis=0, output_type=tf.int32)
+  counts = tf.math.unsorted_segment_sum(mask, best, losses.shape[0])
+  fits_one = tf.math.is_finite(tf.reduce_min(losses, axis=0))
+  return tf.where(tf.reduce_all(fits_one | (mask <= 0)), counts, float('nan'))
 
 
 def without_estimate(

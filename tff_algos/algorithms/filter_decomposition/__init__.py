@@ -7,6 +7,5 @@ In reading order:
   grouped_aggregation   the host's mean, group by group (Algorithm 1)
   slow_weights          groups that travel every few rounds (Algorithm 2)
   local_atoms           atoms that a client keeps for itself (section 4.1)
-  latent_clients, kernel_variance, averaged_models
-                        measurements of sections 5.1, 7.1 and Figure 3a
+  latent_clients        measurements of section 5.1
 """

@@ -330,9 +330,7 @@ def _build_plan(model, config):
     yield algorithm.PhaseCall(
       'train',
       drawn,
-      tf.nest.map_structure(
-        lambda leaf: np.asarray(leaf)[own], server_state.cluster_models
-      ),
+      algorithm.take_rows(server_state.cluster_models, own),
       algorithm.Cost(
         downlink_floats=len(drawn) * num_parameters,
         uplink_floats=len(drawn) * uploaded,

@@ -14,12 +14,15 @@ import numpy as np
 from tff_algos.algorithms import registry
 from tff_algos.algorithms.filter_decomposition import (
   grouped_aggregation,
-  kernel_variance,
   latent_clients,
 )
 from tff_algos.core import errors, records, seeds
 from tff_algos.experiments import experiment, session, tables
-from tff_algos.experiments.analyses import filter_atoms, refusals
+from tff_algos.experiments.analyses import (
+  filter_atoms,
+  kernel_variance,
+  refusals,
+)
 from tff_algos.numerics import factored_weights
 from tff_algos.reports.run import page
 from tff_algos.runtimes import cohort

@@ -1,4 +1,4 @@
-"""Cluster assignment of examples and clients by loss; importance weights."""
+"""Loss under every cluster model, and cluster assignment of clients by it."""
 
 import tensorflow as tf
 
@@ -46,38 +46,3 @@ def best_cluster(losses: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
   # All means have the same divisor, so sums suffice.
   totals = statistics.weighted_mean(losses, weights).total
   return tf.argmin(totals, output_type=tf.int32)
-
-
-def best_cluster_counts(losses: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-  """Returns the number of real examples assigned to each cluster.
-
-  Args:
-    losses: `[num_clusters, capacity]`, from `cluster_losses`.
-    mask: `[capacity]`.
-
-  Returns:
-    `[num_clusters]` float32; a tie counts for the lowest cluster id. All NaN if
-    a real example has a finite loss under no cluster (a NaN feature, say): it
-    cannot be assigned, and the client's result is rejected.
-  """
-  best = tf.argmin(losses, axis=0, output_type=tf.int32)
-  counts = tf.math.unsorted_segment_sum(mask, best, losses.shape[0])
-  fits_one = tf.math.is_finite(tf.reduce_min(losses, axis=0))
-  return tf.where(tf.reduce_all(fits_one | (mask <= 0)), counts, float('nan'))
-
-
-def importance_weights(
-  counts: tf.Tensor, num_examples: tf.Tensor, smoother: float
-) -> tf.Tensor:
-  """Returns max(counts / num_examples, smoother), not renormalised.
-
-  FedSoft, Algorithm 1, lines 3-14. The counts start from zero at every
-  estimation (the printed pseudo-code leaves that implicit).
-
-  Args:
-    counts: `[num_clusters]`.
-    num_examples: `[]`, their sum; without examples, all weights are the
-      smoother.
-    smoother: Smallest importance, in [0, 1).
-  """
-  return tf.maximum(counts / tf.maximum(num_examples, 1.0), smoother)

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy.cluster import hierarchy
+from scipy.spatial import distance
 
 from tff_algos.algorithms.cfl import splitting
 from tff_algos.core import errors
@@ -100,9 +102,54 @@ def test_who_counts_nothing_keeps_its_number_and_decides_nothing():
     ({'mean_norm_below': 0.0}, 'mean_norm_below must be a finite number > 0'),
     ({'largest_norm_above': -1.0}, 'largest_norm_above must be a finite numbe'),
     ({'first_round': 0}, 'first_round must be an integer >= 1, got 0'),
-    ({'linkage': 'average'}, "linkage must be one of 'complete', 'single', go"),
   ],
 )
 def test_options_out_of_range_are_refused(options, text):
   with pytest.raises(errors.ConfigError, match=text):
     splitting.SplittingConfig(**options)
+
+
+def _distances(seed, num_rows):
+  points = np.random.default_rng(seed).normal(size=(num_rows, 3))
+  return distance.squareform(distance.pdist(points, 'cosine'))
+
+
+def _bipartition(distances, is_member):
+  is_member = np.asarray(is_member, bool)
+  return splitting.bipartition(
+    tf.constant(distances), tf.constant(is_member)
+  ).numpy()
+
+
+@pytest.mark.parametrize('seed', range(10))
+def test_halves_are_those_of_scipy(seed):
+  """With every third row left out: indices are those of all rows."""
+  distances = _distances(seed, 14)
+  members = np.flatnonzero(np.arange(14) % 3 != 1)
+  found = _bipartition(distances, np.isin(np.arange(14), members))
+  condensed = distance.squareform(distances[np.ix_(members, members)])
+  labels = hierarchy.fcluster(
+    hierarchy.linkage(condensed, 'complete'), 2, 'maxclust'
+  )
+  assert not found[members[0]]
+  assert not found[np.arange(14) % 3 == 1].any()
+  np.testing.assert_array_equal(found[members], labels != labels[0])
+
+
+def test_linkage_is_complete():
+  """A chain with steps of 1, 1.1, 1.2, 1.3; single linkage takes the last off.
+
+  Complete merges the first two at 1, the next two at 1.2, and the last to these
+  at 2.5.
+  """
+  places = np.cumsum([0, 1, 1.1, 1.2, 1.3])
+  distances = np.abs(places[:, np.newaxis] - places)
+  found = _bipartition(distances, np.ones(5))
+  assert np.flatnonzero(found).tolist() == [2, 3, 4]
+
+
+@pytest.mark.parametrize('members', [[], [2], [1, 3]])
+def test_few_members(members):
+  is_member = np.isin(np.arange(4), members)
+  found = _bipartition(_distances(0, 4), is_member)
+  assert np.flatnonzero(found).tolist() == members[1:]

@@ -13,9 +13,10 @@ from tff_algos.core import errors
 from tff_algos.runtimes import debug_runtime
 
 _CENTERS = np.array([[0.0, 0], [4, 0], [0, 4]], np.float32)
+_POINTS = np.array([[0.1, 0], [0, 3.5], [-1, -1], [9, 9.1]], np.float32)
 _SOURCE = points.clients(
   [
-    np.array([[0.1, 0], [0, 3.5], [-1, -1], [9, 9.1]]),
+    _POINTS,
     np.array([[3.0, 0], [5, 1]]),
     np.array([[np.nan, 0]]),
     np.zeros([2, 2]),
@@ -60,19 +61,67 @@ def test_estimation_writes_the_shares_of_who_took_part():
   assert float(loss.weight) == 6
 
 
-def test_padding_is_no_example():
-  """Of one example at each of two centers, each has one half."""
-  phase = importance.build_estimation(points.model(2), 0.125)
+def _estimate(x, mask=None, centers=_CENTERS, smoother=0.0):
+  mask = np.ones(len(x)) if mask is None else mask
   data = algorithm_lib.ClientData(
-    tf.constant([[0.0, 0], [4, 0], [0, 4], [0, 4]]),
-    tf.zeros([4]),
-    tf.constant([1.0, 1, 0, 0]),
+    tf.constant(x, tf.float32),
+    tf.zeros([len(x)]),
+    tf.constant(mask, tf.float32),
   )
-  models = {'point': tf.constant(_CENTERS)}
+  phase = importance.build_estimation(points.model(2), smoother)
+  models = {'point': tf.constant(centers)}
   output = phase.client_work(models, (), (), data, None)
-  np.testing.assert_array_equal(
-    output.result['importance_weights'], [0.5, 0.5, 0.125]
-  )
+  return output.result['importance_weights'].numpy()
+
+
+@pytest.mark.parametrize('smoother', [0.0, 1e-4, 0.3])
+def test_importance_is_the_share_but_at_least_the_smoother(smoother):
+  """FedSoft: max(n_ks / n_k, sigma), not renormalised."""
+  found = _estimate(_POINTS, smoother=smoother)
+  np.testing.assert_array_equal(found, np.float32([0.5, smoother, 0.5]))
+
+
+def test_a_client_without_examples_gets_the_smoother_everywhere():
+  found = _estimate(_POINTS, [0, 0, 0, 0], smoother=0.125)
+  assert found.tolist() == [0.125] * 3
+
+
+def test_permuted_centers_permute_the_weights():
+  expected = _estimate(_POINTS)
+  for order in ([2, 0, 1], [1, 2, 0], [0, 2, 1]):
+    np.testing.assert_array_equal(
+      _estimate(_POINTS, centers=_CENTERS[order]), expected[order]
+    )
+
+
+def test_ties_go_to_the_lowest_cluster():
+  same = np.zeros([3, 2], np.float32)
+  assert _estimate(_POINTS, centers=same).tolist() == [1, 0, 0]
+  same = np.stack([_CENTERS[1], _CENTERS[2], _CENTERS[2]])
+  assert _estimate(_POINTS, centers=same)[2] == 0
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf])
+def test_a_center_that_is_not_finite_fits_nothing(value):
+  broken = _CENTERS.copy()
+  broken[0, 1] = value
+  found = _estimate(_POINTS, centers=broken)
+  assert found[0] == 0
+  assert found.sum() == 1
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf, 3e38])
+def test_an_example_that_fits_no_cluster_makes_all_weights_unknown(value):
+  """With 3e38 the example is finite and its squared distances are not."""
+  broken = np.concatenate([_POINTS, [[0, value]]])
+  assert np.isnan(_estimate(broken, smoother=1e-4)).all()
+
+
+def test_padding_is_no_example():
+  """Whatever is in it. Of an example at each of two centers, each has half."""
+  x = [[0, 0], [4, 0], [0, 4], [np.nan, np.nan]]
+  found = _estimate(x, [1, 1, 0, 0], smoother=0.125)
+  np.testing.assert_array_equal(found, [0.5, 0.5, 0.125])
 
 
 def test_fixed_weights_are_taken_as_they_are():

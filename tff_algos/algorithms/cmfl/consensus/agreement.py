@@ -1,7 +1,7 @@
 """In-process run of the consensus protocol of a committee.
 
 Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), Algorithm 2. The result is a
-function of ballot, statements, behaviours and network.
+function of ballot, statements, behaviours and fates of messages.
 """
 
 import collections
@@ -53,7 +53,7 @@ def agree(
   proposals: Mapping[str, str],
   *,
   behaviours: Mapping[str, str] | None = None,
-  network: in_process.Network | None = None,
+  fate: in_process.Fate = in_process.steady,
 ) -> Agreement:
   """Runs one vote to its end.
 
@@ -62,7 +62,7 @@ def agree(
     proposals: Statement computed by each member (`statements.state`).
     behaviours: Behaviours of malicious members, from `behaviours.NAMES`; the
       others are honest.
-    network: Delays and losses of messages; by default all take 10 ms.
+    fate: Delays and losses of messages; by default all take 10 ms.
 
   Returns:
     The outcome of the honest members. A member that has accepted can prove it
@@ -96,7 +96,7 @@ def agree(
     )
     for member in ballot.committee
   }
-  counts = in_process.run(endpoints, network or in_process.SeededNetwork())
+  num_messages, num_bytes = in_process.run(endpoints, fate)
   honest = [
     member
     for member in ballot.committee
@@ -110,8 +110,8 @@ def agree(
     value=result.statement,
     reason=result.reason,
     num_views=result.view + 1,
-    num_messages=counts.num_messages,
-    num_bytes=counts.num_bytes,
+    num_messages=num_messages,
+    num_bytes=num_bytes,
     num_refused=sum(endpoint.num_refused for endpoint in endpoints.values()),
     seconds=max(outcome.seconds for outcome in outcomes.values()),
     suspects=_suspects(ballot, endpoints),

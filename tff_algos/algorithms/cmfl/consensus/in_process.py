@@ -5,92 +5,39 @@ none (lost), twice if there are two (duplicated). Envelopes with different
 delays may be reordered.
 """
 
-import dataclasses
 import heapq
 import itertools
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from tff_algos.algorithms.cmfl.consensus import endpoint as endpoint_lib
-from tff_algos.core import checks, errors, seeds
+from tff_algos.core import errors
+
+# From the number of envelopes sent before an envelope, and the envelope, to the
+# delay of each of its copies in seconds.
+Fate: TypeAlias = Callable[[int, endpoint_lib.Envelope], tuple[float, ...]]
 
 
-class Network(Protocol):
-  """Delays, losses and duplicates of envelopes."""
-
-  def fate(
-    self, number: int, envelope: endpoint_lib.Envelope
-  ) -> tuple[float, ...]:
-    """Returns the delay of each copy of an envelope, in seconds.
-
-    Args:
-      number: Number of envelopes sent before it.
-      envelope: The envelope.
-    """
-    ...
-
-
-@dataclasses.dataclass(frozen=True)
-class SeededNetwork:
-  """Random delays, losses and duplicates, a function of the seed.
-
-  Attributes:
-    min_delay_seconds: Shortest delay, >= 0.
-    max_delay_seconds: Longest delay, >= the shortest; uniform between.
-    drop_rate: Probability that an envelope is lost, in [0, 1).
-    duplicate_rate: Probability that it arrives twice, in [0, 1].
-    seed: >= 0.
-  """
-
-  min_delay_seconds: float = 0.01
-  max_delay_seconds: float = 0.01
-  drop_rate: float = 0.0
-  duplicate_rate: float = 0.0
-  seed: int = 0
-
-  def __post_init__(self):
-    checks.check_at_least('min_delay_seconds', self.min_delay_seconds, 0)
-    checks.check_at_least(
-      'max_delay_seconds', self.max_delay_seconds, self.min_delay_seconds
-    )
-    checks.check_below_one('drop_rate', self.drop_rate)
-    checks.check_fraction('duplicate_rate', self.duplicate_rate)
-    checks.check_int('seed', self.seed, minimum=0)
-
-  def fate(
-    self, number: int, envelope: endpoint_lib.Envelope
-  ) -> tuple[float, ...]:
-    """Returns the delays of an envelope's copies, in seconds."""
-    if not self.drop_rate and not self.duplicate_rate:
-      if self.min_delay_seconds == self.max_delay_seconds:
-        return (self.min_delay_seconds,)
-    generator = seeds.numpy_generator(self.seed, 'consensus_network', number)
-    lost, twice, *delays = generator.uniform(size=4)
-    if lost < self.drop_rate:
-      return ()
-    spread = self.max_delay_seconds - self.min_delay_seconds
-    copies = delays if twice < self.duplicate_rate else delays[:1]
-    return tuple(self.min_delay_seconds + spread * float(d) for d in copies)
-
-
-class MessageCounts(NamedTuple):
-  """Counts of sent messages, including lost and forged envelopes."""
-
-  num_messages: int
-  num_bytes: int
+def steady(number: int, envelope: endpoint_lib.Envelope) -> tuple[float, ...]:
+  """Returns the fate of 10 ms, once, of every envelope."""
+  del number, envelope
+  return (0.01,)
 
 
 def run(
-  endpoints: Mapping[str, endpoint_lib.Endpoint], network: Network
-) -> MessageCounts:
+  endpoints: Mapping[str, endpoint_lib.Endpoint], fate: Fate
+) -> tuple[int, int]:
   """Runs the members until no message and no timer is pending.
 
   Args:
     endpoints: Endpoints by member.
-    network: Delays and losses of their envelopes.
+    fate: Delays and losses of their envelopes.
+
+  Returns:
+    The numbers of messages and of bytes sent, including lost and forged ones.
 
   Raises:
-    ConfigError: If the network returns a negative delay.
+    ConfigError: If a delay is negative.
   """
   numbers = itertools.count()  # Orders events at the same time.
   agenda: list[tuple[float, int, str, bytes | None]] = []
@@ -99,7 +46,7 @@ def run(
   def carry(now: float, envelopes: list[endpoint_lib.Envelope]) -> None:
     nonlocal num_messages, num_bytes
     for envelope in envelopes:
-      for delay in network.fate(num_messages, envelope):
+      for delay in fate(num_messages, envelope):
         if not delay >= 0:
           raise errors.ConfigError(f'a delay must be >= 0 seconds, got {delay}')
         event = now + delay, next(numbers), envelope.recipient, envelope.sealed
@@ -124,4 +71,4 @@ def run(
       carry(now, endpoint.wake(now))
     if endpoint.wake_time != before:
       schedule(member, endpoint)
-  return MessageCounts(num_messages, num_bytes)
+  return num_messages, num_bytes

@@ -19,12 +19,12 @@ _TRUTH = committees.TRUTH
 _MALICE = [name for name in behaviours.NAMES if name != 'honest']
 
 
-def _agree(opened, malicious=(), network=None, proposals=None):
+def _agree(opened, malicious=(), fate=in_process.steady, proposals=None):
   return agreement.agree(
     opened,
     proposals or dict.fromkeys(opened.committee, _TRUTH),
     behaviours=dict(malicious),
-    network=network,
+    fate=fate,
   )
 
 
@@ -61,12 +61,11 @@ def test_the_word_of_f_members_blames_nobody():
   """C = 5, f = 1: of a lying primary the messages to one member arrive."""
   opened = committees.open_ballot(5, ['m3', 'm0'])
 
-  class Partition:
-    def fate(self, number, envelope):
-      is_lost = envelope.sender == 'm3' and envelope.recipient != 'm0'
-      return () if is_lost else (0.01,)
+  def partition(number, envelope):
+    is_lost = envelope.sender == 'm3' and envelope.recipient != 'm0'
+    return () if is_lost else (0.01,)
 
-  result = _agree(opened, {'m3': 'lying'}, Partition())
+  result = _agree(opened, {'m3': 'lying'}, partition)
   assert (result.value, result.num_views) == (_TRUTH, 2)
   assert not result.suspects
 
@@ -125,13 +124,12 @@ def test_beyond_the_bound_honest_members_may_differ():
   """
   opened = committees.open_ballot(5, ['m0', 'm1'])
 
-  class Partition:
-    def fate(self, number, envelope):
-      return (60.0,) if {*envelope[:2]} == {'m0', 'm1'} else (0.01,)
+  def partition(number, envelope):
+    return (60.0,) if {*envelope[:2]} == {'m0', 'm1'} else (0.01,)
 
   malicious = dict.fromkeys(['m2', 'm3', 'm4'], 'agreeable')
   proposals = dict.fromkeys(opened.committee, 'one') | {'m1': 'other'}
-  result = _agree(opened, malicious, Partition(), proposals)
+  result = _agree(opened, malicious, partition, proposals)
   assert {o.statement for o in result.outcomes.values()} == {'one', 'other'}
 
 
@@ -162,11 +160,14 @@ def test_forged_messages_are_refused_and_counted():
 
 
 def test_the_same_vote_has_the_same_result():
-  network = in_process.SeededNetwork(0, 2, 0.2, 0.2, seed=5)
+  fates = ((1.3,), (), (0.2, 1.9), (0.7,), (0.1,))
   opened = committees.open_ballot(7)
   malicious = {'m1': 'lying', 'm4': 'replaying'}
-  result = _agree(opened, malicious, network)
-  assert result == _agree(opened, malicious, network)
+  one, same = (
+    _agree(opened, malicious, lambda number, _: fates[number % 5])
+    for _ in range(2)
+  )
+  assert one == same
 
 
 @pytest.mark.parametrize('name', behaviours.NAMES)
@@ -176,19 +177,9 @@ def test_a_committee_of_malicious_members_ends(name):
   assert {*result.outcomes} == {*opened.committee}
 
 
-class _Fates:
-  """Delays that hypothesis has chosen, again and again; some are losses."""
-
-  def __init__(self, fates):
-    self._fates = fates
-
-  def fate(self, number, envelope):
-    return self._fates[number % len(self._fates)]
-
-
 @st.composite
 def _votes(draw, max_faults, min_copies, max_views=6):
-  """Draws a committee, who of it is malicious and how, and a network."""
+  """Draws a committee, who of it is malicious and how, and fates in turn."""
   size = draw(st.integers(1, 8))
   malicious = draw(
     st.dictionaries(
@@ -206,7 +197,7 @@ def _votes(draw, max_faults, min_copies, max_views=6):
     draw(st.integers(0, 10**6)),
     agreement.ballot_lib.Limits(max_views=max_views),
   )
-  return opened, malicious, _Fates(fates)
+  return opened, malicious, lambda number, _: fates[number % len(fates)]
 
 
 _SETTINGS = hypothesis.settings(max_examples=50)
@@ -232,9 +223,9 @@ def test_with_f_faults_and_eventual_delivery_all_honest_members_accept(vote):
 )
 def test_whatever_is_lost_no_honest_member_accepts_anything_else(vote):
   """Also when so many are malicious that the committee may be blocked."""
-  opened, malicious, network = vote
+  opened, malicious, fate = vote
   hypothesis.assume(len(malicious) < len(opened.committee))
-  result = _agree(opened, malicious, network)
+  result = _agree(opened, malicious, fate)
   for outcome in result.outcomes.values():
     assert outcome.statement in (_TRUTH, None)
     assert bool(outcome.reason) == (outcome.statement is None)
@@ -247,12 +238,12 @@ def test_whatever_is_lost_no_honest_member_accepts_anything_else(vote):
 )
 def test_honest_members_that_differ_never_accept_two_things(vote, camps):
   """f <= 2 of at most 8 members can complete a proof for one camp only."""
-  opened, malicious, network = vote
+  opened, malicious, fate = vote
   proposals = {
     member: 'one' if camp else 'other'
     for member, camp in zip(opened.committee, camps, strict=False)
   }
-  result = _agree(opened, malicious, network, proposals)
+  result = _agree(opened, malicious, fate, proposals)
   accepted = {o.statement for o in result.outcomes.values()} - {None}
   assert len(accepted) <= 1
   assert result.value in (*accepted, None)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tff_algos.algorithms.filter_decomposition import kernel_variance
+from tff_algos.experiments.analyses import kernel_variance
 
 
 def test_estimate_by_hand():
