@@ -1,11 +1,10 @@
 """Beam pipeline for statistics of a published version.
 
-  shards --measure--> rows of clients, written; totals by key
-  totals --combine by key--> written
+  shards --measure--> rows of clients, and totals by key, written
   rows, totals --> client_statistics.parquet, statistics.json
 
-The output is deterministic, on any runner with any number of workers: see
-`totals`.
+The totals of shards are added up in the order of the shards: the output is
+deterministic, on any runner with any number of workers.
 """
 
 import json
@@ -33,6 +32,8 @@ from tff_algos.data import statistics as statistics_lib
 _PIECE_VALUES = 1 << 21
 # Kind of the files with the rows of a shard's clients.
 _CLIENTS = 'client_statistics'
+# Start of the kinds of the files with totals by key.
+_TOTALS = 'totals'
 
 # Key of totals: ('source', name), ('held_out', name) or (group, split).
 Key = tuple[str, str]
@@ -66,7 +67,7 @@ def measure(
   if not force and _is_there(folder, manifest):
     return True
   _run(staging, folder, manifest, pipeline_options)
-  found = _read_totals(staging)
+  found = _read_totals(staging, schema_lib.Schema.from_dict(manifest['schema']))
   _check_complete(found, manifest)
   clients = pyarrow.concat_tables(
     parquet.read_table(staging.part(_CLIENTS, shard))
@@ -107,26 +108,20 @@ def _run(
   reader = published.Reader(folder)
   num_sources = len(manifest['schema']['source_names'])
   with runner.run_pipeline(pipeline_options) as pipeline:
-    shards = (
+    _ = (
       pipeline
       | 'Shards' >> runner.spread(range(manifest['num_shards']))
       | 'MeasureShard' >> beam.ParDo(MeasureShard(reader, staging))
     )
-    held_out = (
+    _ = (
       pipeline
       | 'HeldOut' >> runner.spread(range(num_sources))
-      | 'MeasureHeldOut' >> beam.ParDo(MeasureHeldOut(reader))
-    )
-    _ = (
-      (shards, held_out)
-      | beam.Flatten()
-      | 'AddTotals' >> beam.CombinePerKey(totals.add_all)
-      | 'WriteTotals' >> beam.ParDo(WriteTotals(reader, staging))
+      | 'MeasureHeldOut' >> beam.ParDo(MeasureHeldOut(reader, staging))
     )
 
 
 class MeasureShard(beam.DoFn):
-  """DoFn: shard number -> totals by key; writes the rows of its clients."""
+  """DoFn: shard -> its number; writes its totals and its clients' rows."""
 
   def __init__(
     self, reader: published.Reader, staging: staging_lib.Staging
@@ -134,7 +129,7 @@ class MeasureShard(beam.DoFn):
     self._reader = reader
     self._staging = staging
 
-  def process(self, shard: int) -> Iterator[tuple[Key, totals.Totals]]:
+  def process(self, shard: int) -> Iterator[int]:
     """Measures one shard."""
     with failures.carried():
       schema = self._reader.dataset.schema
@@ -145,16 +140,13 @@ class MeasureShard(beam.DoFn):
         for piece in self._pieces(clients, split):
           table.add(split, piece.position, piece.examples)
           for key, examples in _by_key(piece, split, schema):
-            measured = totals.measure(examples, schema)
-            sums[key] = (
-              totals.add(sums[key], measured) if key in sums else measured
-            )
+            _add(sums, key, totals.measure(examples, schema))
       with self._staging.handing_over(
         self._staging.part(_CLIENTS, shard)
       ) as path:
         parquet.write_table(table.to_arrow(), path)
-      for key, measured in sums.items():
-        yield key, totals.to_exact(measured)
+      _write_totals(self._staging, self._staging.part(_TOTALS, shard), sums)
+    yield shard
 
   def _pieces(
     self, clients: Sequence[published.Client], split: str
@@ -179,12 +171,15 @@ class MeasureShard(beam.DoFn):
 
 
 class MeasureHeldOut(beam.DoFn):
-  """DoFn: number of a source distribution -> held-out totals by key."""
+  """DoFn: source distribution -> its number; writes its held-out totals."""
 
-  def __init__(self, reader: published.Reader) -> None:
+  def __init__(
+    self, reader: published.Reader, staging: staging_lib.Staging
+  ) -> None:
     self._reader = reader
+    self._staging = staging
 
-  def process(self, source: int) -> Iterator[tuple[Key, totals.Totals]]:
+  def process(self, source: int) -> Iterator[int]:
     """Measures the held-out examples of one source distribution."""
     with failures.carried():
       dataset = self._reader.dataset
@@ -195,40 +190,10 @@ class MeasureHeldOut(beam.DoFn):
       for start in range(0, examples.num_examples, step):
         piece = schema_lib.take(examples, slice(start, start + step))
         total = totals.add(total, totals.measure(piece, schema))
-      yield (
-        (layout.HELD_OUT, dataset.source_names[source]),
-        totals.to_exact(total),
-      )
-
-
-class WriteTotals(beam.DoFn):
-  """DoFn: (key, totals) -> key; writes their description."""
-
-  def __init__(
-    self, reader: published.Reader, staging: staging_lib.Staging
-  ) -> None:
-    self._reader = reader
-    self._staging = staging
-
-  def process(self, keyed: tuple[Key, totals.Totals]) -> Iterator[Key]:
-    """Writes the totals of one key."""
-    with failures.carried():
-      key, total = keyed
-      schema = self._reader.dataset.schema
-      kind, name = key
-      described = totals.describe(
-        total,
-        num_features=_num_values(schema),
-        by_feature=kind == statistics_lib.SOURCE,
-      )
-      index = name
-      if kind in (statistics_lib.SOURCE, layout.HELD_OUT):
-        # A source's name may not be a valid file name.
-        index = str(schema.source_names.index(name))
-      path = self._staging.work / f'totals-{kind}-{index}'
-      with self._staging.handing_over(path) as temporary:
-        temporary.write_text(json.dumps([kind, name, described]))
-      yield key
+      path = self._staging.part(f'{_TOTALS}-{layout.HELD_OUT}', source)
+      key = (layout.HELD_OUT, dataset.source_names[source])
+      _write_totals(self._staging, path, {key: total})
+    yield source
 
 
 class _Piece(NamedTuple):
@@ -298,10 +263,35 @@ def _check_complete(
       )
 
 
-def _read_totals(staging: staging_lib.Staging) -> dict[str, dict[str, Any]]:
+def _add(
+  sums: dict[Key, totals.Totals], key: Key, measured: totals.Totals
+) -> None:
+  sums[key] = totals.add(sums[key], measured) if key in sums else measured
+
+
+def _write_totals(
+  staging: staging_lib.Staging,
+  path: pathlib.Path,
+  sums: Mapping[Key, totals.Totals],
+) -> None:
+  with staging.handing_over(path) as temporary:
+    rows = [[*key, *total.to_lists()] for key, total in sums.items()]
+    temporary.write_text(json.dumps(rows))
+
+
+def _read_totals(
+  staging: staging_lib.Staging, schema: schema_lib.Schema
+) -> dict[str, dict[str, Any]]:
   """Returns kind -> name -> result of `totals.describe`."""
+  sums: dict[Key, totals.Totals] = {}
+  for path in staging.find(f'{_TOTALS}-'):
+    for kind, name, *lists in json.loads(staging.read(path)):
+      _add(sums, (kind, name), totals.Totals.from_lists(lists))
   found: dict[str, dict[str, Any]] = {}
-  for path in staging.find('totals-'):
-    kind, name, described = json.loads(staging.read(path))
-    found.setdefault(kind, {})[name] = described
+  for (kind, name), total in sums.items():
+    found.setdefault(kind, {})[name] = totals.describe(
+      total,
+      num_features=_num_values(schema),
+      by_feature=kind == statistics_lib.SOURCE,
+    )
   return found

@@ -1,24 +1,12 @@
-"""Order-independent counts and exact sums of examples.
+"""Counts, sums and ranges of examples, which add up."""
 
-Floating-point sums depend on the order of their terms, and a Beam runner
-combines in any order. So the float64 sums of one shard, which have a fixed
-order, are converted to integers (multiples of the smallest positive float64),
-whose sum is exact.
-"""
-
-import fractions
-import functools
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tff_algos.core.structures import Array
 from tff_algos.data import schema as schema_lib
-
-# 1 / (smallest positive float64): every finite float64 times this is an
-# integer.
-_UNITS = 2**1074
 
 
 class Totals(NamedTuple):
@@ -28,8 +16,8 @@ class Totals(NamedTuple):
     num_examples: Number of examples n.
     label_counts: Labels of each class, int64 `[num_classes]`.
     source_counts: Examples of each source distribution, int64 `[num_sources]`.
-    sums: Sums of the columns: D features, then the label of a regression;
-      float64, or integers after `to_exact`, `[D]` or `[D + 1]`.
+    sums: Sums of the columns: D features, then the label of a regression,
+      float64 `[D]` or `[D + 1]`.
     squares: Sums of their squares.
     products: Sums of feature times label, of a regression, `[D]`; else `[0]`.
     minimum: Smallest value of each column, float64; +inf without examples.
@@ -44,6 +32,17 @@ class Totals(NamedTuple):
   products: Array
   minimum: Array
   maximum: Array
+
+  def to_lists(self) -> list[Any]:
+    """Returns the fields as `json` writes them, without a loss."""
+    num_examples, *arrays = self
+    return [num_examples, *(array.tolist() for array in arrays)]
+
+  @classmethod
+  def from_lists(cls, lists: Sequence[Any]) -> 'Totals':
+    """Returns the totals of such fields."""
+    num_examples, *arrays = lists
+    return cls(num_examples, *map(np.array, arrays))
 
 
 def measure(examples: schema_lib.Examples, schema: schema_lib.Schema) -> Totals:
@@ -86,38 +85,15 @@ def add(first: Totals, second: Totals) -> Totals:
   )
 
 
-def add_all(parts: Iterable[Totals]) -> Totals:
-  """Returns the totals of one or more sets of examples together."""
-  return functools.reduce(add, parts)
-
-
-def to_exact(totals: Totals) -> Totals:
-  """Returns totals whose sums are integers, in units of 2**-1074."""
-  return totals._replace(
-    sums=_to_units(totals.sums),
-    squares=_to_units(totals.squares),
-    products=_to_units(totals.products),
-  )
-
-
-def _to_units(values: Array) -> Array:
-  units = np.empty(len(values), object)
-  for i, value in enumerate(values.tolist()):
-    numerator, denominator = value.as_integer_ratio()
-    units[i] = numerator * (_UNITS // denominator)
-  return units
-
-
 def describe(
   totals: Totals, *, num_features: int, by_feature: bool
 ) -> dict[str, Any]:
-  """Returns means and standard deviations of exact totals, JSON-ready.
+  """Returns means and standard deviations, JSON-ready.
 
-  Variances are those of the population (divided by n). Each number is
-  rounded to float64 once.
+  Variances are those of the population (divided by n).
 
   Args:
-    totals: Exact totals.
+    totals: The totals.
     num_features: D.
     by_feature: Whether to include every single feature.
 
@@ -147,12 +123,10 @@ def describe(
       name: [column[name] for column in each] for name in each[0]
     }
     if has_y:
-      described['features']['covariance_with_y'] = [
-        _covariance(product, total, totals.sums[-1], n)
-        for product, total in zip(
-          totals.products, totals.sums[features], strict=True
-        )
-      ]
+      covariances = totals.products / n - (
+        (totals.sums[features] / n) * (totals.sums[-1] / n)
+      )
+      described['features']['covariance_with_y'] = covariances.tolist()
   return described
 
 
@@ -160,19 +134,11 @@ def _describe_columns(totals: Totals, part: slice) -> dict[str, float]:
   """Returns mean, standard deviation and range of pooled columns."""
   sums = totals.sums[part]
   count = totals.num_examples * len(sums)
-  total = sum(sums.tolist())
-  variance = _covariance(
-    sum(totals.squares[part].tolist()), total, total, count
-  )
+  mean = float(sums.sum()) / count
+  variance = float(totals.squares[part].sum()) / count - mean**2
   return {
-    'mean': float(fractions.Fraction(total, _UNITS * count)),
+    'mean': mean,
     'std': max(variance, 0.0) ** 0.5,
     'min': float(totals.minimum[part].min()),
     'max': float(totals.maximum[part].max()),
   }
-
-
-def _covariance(product: int, first: int, second: int, count: int) -> float:
-  """Returns the mean of products minus the product of means."""
-  numerator = product * count * _UNITS - first * second
-  return float(fractions.Fraction(numerator, (_UNITS * count) ** 2))

@@ -1,14 +1,13 @@
 """Registry of partitions by the name in a config."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 from pipelines.partitions import (
   classes,
   consecutive,
   dirichlet,
-  division,
   groups,
   mixtures,
   natural,
@@ -20,24 +19,13 @@ from tff_algos.core import config as config_lib
 NATURAL = 'natural'
 
 
-class DivisionLaw(NamedTuple):
-  """Partition by class.
-
-  Attributes:
-    config_class: Dataclass of its options.
-    divide: (options, request) -> shares of the classes for each client.
-  """
-
-  config_class: type
-  divide: Callable[[Any, division.Request], division.Division]
-
-
+# Partitions by class: name -> module with `Options` and `divide`.
 DIVISIONS = {
-  'class_groups': DivisionLaw(groups.Options, groups.divide),
-  'classes_per_client': DivisionLaw(classes.Options, classes.divide),
-  'consecutive_classes': DivisionLaw(consecutive.Options, consecutive.divide),
-  'dirichlet': DivisionLaw(dirichlet.Options, dirichlet.divide),
-  'shards': DivisionLaw(shards.Options, shards.divide),
+  'class_groups': groups,
+  'classes_per_client': classes,
+  'consecutive_classes': consecutive,
+  'dirichlet': dirichlet,
+  'shards': shards,
 }
 
 
@@ -61,7 +49,7 @@ def options_class(law: str) -> type:
   )
   return {
     **dict.fromkeys(mixtures.LAWS, _NoOptions),
-    **{name: entry.config_class for name, entry in DIVISIONS.items()},
+    **{name: module.Options for name, module in DIVISIONS.items()},
     NATURAL: natural.Options,
   }[law]
 

@@ -61,7 +61,9 @@ def announce(
   if as_of is not None:
     durable.make_folder(dataset / layout.AS_OF)
     staging_lib.write_pointer(staging, dataset / layout.AS_OF / as_of, version)
-    if dates.recorded(dataset)[-1] != as_of:
+    # A build that is killed here has recorded its date; its next start ends it.
+    is_latest = dates.recorded(dataset)[-1] == as_of
+    if not is_latest and _current(dataset) is not None:
       return _current(dataset) == version
   staging_lib.write_pointer(staging, dataset / layout.CURRENT, version)
   return True

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.metrics import metric
 from apache_beam.ml.inference import base
 
 from pipelines.engines import failures, runner
@@ -28,8 +27,6 @@ from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import layout
 from tff_algos.data import schema as schema_lib
-
-_NAMESPACE = 'batch_inference'
 
 
 class ScoreResult(NamedTuple):
@@ -194,24 +191,18 @@ def _check_choices(
     DataError: If one of them has no model, or there is none.
   """
   num_clients = 0
-  sizes = {
-    schema_lib.PARTICIPATING: (dataset.client_ids, dataset.num_examples),
-    schema_lib.UNSEEN: (
-      dataset.unseen_client_ids,
-      dataset.num_unseen_examples,
-    ),
-    schema_lib.UNLABELLED: (
-      dataset.unlabelled_client_ids,
-      dataset.num_unlabelled_examples,
-    ),
+  ids = {
+    schema_lib.PARTICIPATING: dataset.client_ids,
+    schema_lib.UNSEEN: dataset.unseen_client_ids,
+    schema_lib.UNLABELLED: dataset.unlabelled_client_ids,
   }
-  for group, (client_ids, num_examples) in sizes.items():
+  for group, client_ids in ids.items():
     if config.group not in (group, model_choice.ALL_CLIENTS):
       continue
     for client_id, n, num_labelled in zip(
       client_ids,
-      num_examples(config.split),
-      num_examples(config.pick_split),
+      dataset.num_examples(config.split, group),
+      dataset.num_examples(config.pick_split, group),
       strict=True,
     ):
       if not n:
@@ -290,41 +281,32 @@ class ReadClients(beam.DoFn):
         yield [((shard, client), request)]
 
 
-class CollectAnswers(beam.DoFn):
-  """DoFn: (client, answer) -> (shard, scored examples), with counters."""
-
-  def process(
-    self,
-    keyed: tuple[tuple[int, published.Client], base.PredictionResult],
-  ) -> Iterator[tuple[int, predictions.ScoredClient]]:
-    """Extracts the predictions from a model's outputs."""
-    (shard, client), result = keyed
-    request = typing.cast(bundles_lib.Request, result.example)
-    answer = typing.cast(bundles_lib.Answer, result.inference)
-    choice = request.choice
-    probability = None
-    if 'class_id' in answer.outputs:
-      prediction = answer.outputs['class_id']
-      rows = np.arange(len(prediction))
-      probability = answer.outputs['probabilities'][rows, prediction]
-    else:
-      prediction = answer.outputs['prediction']
-    _count('examples', len(prediction))
-    _count(f'clients_by_{choice.chosen_by}', 1)
-    yield (
-      shard,
-      predictions.ScoredClient(
-        client.position,
-        client.client_id,
-        client.group,
-        choice.model,
-        answer.cluster_id,
-        choice.chosen_by,
-        request.y,
-        prediction,
-        probability,
-      ),
-    )
+def _collect(
+  keyed: tuple[tuple[int, published.Client], base.PredictionResult],
+) -> tuple[int, predictions.ScoredClient]:
+  """Returns the shard and the predictions of a model's outputs."""
+  (shard, client), result = keyed
+  request = typing.cast(bundles_lib.Request, result.example)
+  answer = typing.cast(bundles_lib.Answer, result.inference)
+  choice = request.choice
+  probability = None
+  if 'class_id' in answer.outputs:
+    prediction = answer.outputs['class_id']
+    rows = np.arange(len(prediction))
+    probability = answer.outputs['probabilities'][rows, prediction]
+  else:
+    prediction = answer.outputs['prediction']
+  return shard, predictions.ScoredClient(
+    client.position,
+    client.client_id,
+    client.group,
+    choice.model,
+    answer.cluster_id,
+    choice.chosen_by,
+    request.y,
+    prediction,
+    probability,
+  )
 
 
 def _run(
@@ -345,7 +327,7 @@ def _run(
       shards
       | 'ReadClients' >> beam.ParDo(ReadClients(scorer, staging))
       | 'RunInference' >> base.RunInference(handler)
-      | 'CollectAnswers' >> beam.ParDo(CollectAnswers())
+      | 'CollectAnswers' >> beam.Map(_collect)
     )
     _ = (
       (all_shards, scored)
@@ -358,7 +340,3 @@ def _run(
 
 def _mark(shard: int) -> tuple[int, None]:
   return shard, None
-
-
-def _count(name: str, n: int) -> None:
-  metric.Metrics.counter(_NAMESPACE, name).inc(n)

@@ -421,7 +421,3 @@ class BundleHandler(
   def get_num_bytes(self, batch: Sequence[Request]) -> int:
     """Returns the size of the features, for Beam's metrics."""
     return sum(request.x.nbytes for request in batch)
-
-  def get_metrics_namespace(self) -> str:
-    """Returns the namespace of Beam's inference metrics."""
-    return 'batch_inference'

@@ -51,12 +51,15 @@ class ScoringConfig:
   `otherwise` says.
 
   Attributes:
-    split: Split: `'train'`, `'validation'` or `'test'`.
-    group: Clients: `'participating'`, `'unseen'`, `'unlabelled'` or `'all'`.
-    personalized: Whether to use personalized models.
-    otherwise: `'pick'` takes the cluster of the lowest mean loss on the
-      client's examples of `pick_split`; `'cluster_<id>'` one cluster for all;
-      `'refuse'` ends the run with an error.
+    split: Split to score: `'train'`, `'validation'` or `'test'`.
+    group: Clients to score: `'participating'`, `'unseen'`, `'unlabelled'` or
+      `'all'`.
+    personalized: Whether to score clients with their personalized models, if
+      any.
+    otherwise: Model of all other clients: `'pick'` takes the cluster of the
+      lowest mean loss on the client's labelled examples of `pick_split`;
+      `'cluster_<id>'` one cluster for all; `'refuse'` ends the run with an
+      error.
     pick_split: Split whose labels `'pick'` uses; differs from `split`.
     max_rows: Batch size: largest number of examples per model call.
   """

@@ -13,13 +13,11 @@ from absl import logging
 from pyarrow import parquet
 
 from pipelines.engines import failures
-from pipelines.publishing import manifest as manifest_lib
 from pipelines.publishing import staging as staging_lib
 from pipelines.scoring import bundles, model_choice
 from tff_algos.core import checks, errors, records, sealed_json
 from tff_algos.core import config as config_lib
 from tff_algos.core.structures import Array
-from tff_algos.data import integrity
 from tff_algos.data import schema as schema_lib
 
 # Readers of a folder of Parquet files ignore names that begin with _.
@@ -216,8 +214,7 @@ def write_manifest(
   elif n:
     squared = sum(fact['squared_error'] for fact in facts)
     manifest['mean_squared_error'] = squared / n
-  manifest = sealed_json.seal(manifest)
-  manifest_lib.write_manifest(staging.version / MANIFEST, manifest)
+  sealed_json.write(staging.version / MANIFEST, manifest)
   return manifest
 
 
@@ -226,13 +223,13 @@ def read_published(folder: pathlib.Path) -> dict[str, Any] | None:
   if not folder.is_dir():
     return None
   try:
-    manifest = json.loads((folder / MANIFEST).read_text())
-    if manifest['checksum'] != sealed_json.checksum(manifest):
-      raise ValueError('the checksum is another')
-    integrity.check_files(folder, manifest, verify=True)
-  except (OSError, ValueError, KeyError, TypeError, errors.DataError) as error:
-    # What is advised for a dataset would not help.
-    reason = str(error).removesuffix(f' {integrity.BUILD_AGAIN}')
-    logging.warning('Scoring %s again: %s', folder, reason)
-    return None
-  return manifest
+    manifest = sealed_json.read(folder / MANIFEST, 'It is written anew.')
+    problem = records.first_problem(folder, manifest['files'])
+    if problem is None:
+      return manifest
+  except errors.DataError as error:
+    problem = error
+  except (KeyError, TypeError) as error:
+    problem = f'{folder / MANIFEST} is of another format: {error!r}'
+  logging.warning('Scoring %s again: %s', folder, problem)
+  return None

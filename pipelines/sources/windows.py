@@ -69,12 +69,15 @@ def find(
     for start, end in zip(starts, ends, strict=False)
   ]
   joined = np.concatenate([np.empty(0, np.int64), *first])
-  is_used = np.zeros(len(order), bool)
-  is_used[(joined[:, None] + np.arange(length)).ravel()] = True
+  # Windows begin and end: their difference, summed up, is the number at a row.
+  begun, ended = (
+    np.bincount(position, minlength=len(order) + 1)
+    for position in (joined, joined + length)
+  )
   return Windows(
     order=order,
     first=joined,
     length=length,
     lost=np.flatnonzero(~is_placed),
-    num_unused=int(np.sum(~is_used)),
+    num_unused=int(np.sum(np.cumsum(begun - ended)[:-1] == 0)),
   )

@@ -43,7 +43,7 @@ def test_a_planted_cluster_is_a_mixture_of_one_kind(tmp_path):
       found = judge.evaluate(state)
     assert dataset.true_mixture() is None
     planted = dataset.true_clusters()
-    everyone = [*planted, *dataset.true_unseen_clusters()]
+    everyone = [*planted, *dataset.true_clusters('unseen')]
     assert judge.planted.names == tuple(
       f'planted cluster {i}' for i in range(3)
     )

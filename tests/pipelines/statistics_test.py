@@ -224,11 +224,11 @@ def test_failure_leaves_the_old_statistics_and_nothing_else(
   path, _, _ = measured
   before = raw_data.file_bytes(path)
 
-  def crash(self, keyed):
+  def crash(self, source):
     raise RuntimeError('power cut')
     yield
 
-  monkeypatch.setattr(statistics.WriteTotals, 'process', crash)
+  monkeypatch.setattr(statistics.MeasureHeldOut, 'process', crash)
   with pytest.raises(RuntimeError, match='power cut'):
     _measure(path, force=True)
   assert raw_data.file_bytes(path) == before
@@ -285,7 +285,7 @@ def test_damage_that_a_worker_finds_passes_through_any_engine(copy):
   reader = published.Reader(folder)
   for step in (
     statistics.MeasureShard(reader, None),
-    statistics.MeasureHeldOut(reader),
+    statistics.MeasureHeldOut(reader, None),
   ):
     with pytest.raises(failures.StepError) as caught:
       list(step.process(0))

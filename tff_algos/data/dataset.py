@@ -84,9 +84,13 @@ class FederatedDataset(rich_repr.Described):
       else None
     )
     self._shared_tests: dict[str, schema_lib.StoredExamples] = {}
-    self.client_ids = _members(ids, groups, schema_lib.PARTICIPATING)
-    self.unseen_client_ids = _members(ids, groups, schema_lib.UNSEEN)
-    self.unlabelled_client_ids = _members(ids, groups, schema_lib.UNLABELLED)
+    self._ids = {
+      group: _members(ids, groups, group)
+      for group in (*schema_lib.GROUPS, schema_lib.UNLABELLED)
+    }
+    self.client_ids = self._ids[schema_lib.PARTICIPATING]
+    self.unseen_client_ids = self._ids[schema_lib.UNSEEN]
+    self.unlabelled_client_ids = self._ids[schema_lib.UNLABELLED]
     self._lease = contextlib.ExitStack()
 
   @classmethod
@@ -222,46 +226,47 @@ class FederatedDataset(rich_repr.Described):
     )
     return self._read(shard, 0, self.manifest['num_held_out'][source_index])
 
-  def num_examples(self, split: str) -> Array:
-    """Returns the sizes of the participating clients, int64 `[num_clients]`."""
-    return self._num_examples(self.client_ids, split)
+  def num_examples(
+    self, split: str, group: str = schema_lib.PARTICIPATING
+  ) -> Array:
+    """Returns the sizes of a group's clients, int64 `[num_clients]`.
 
-  def num_unseen_examples(self, split: str) -> Array:
-    """Returns the sizes of the unseen clients, int64 `[num_unseen]`."""
-    return self._num_examples(self.unseen_client_ids, split)
-
-  def num_unlabelled_examples(self, split: str) -> Array:
-    """Returns the sizes of the unlabelled clients, int64 `[n]`."""
-    return self._num_examples(self.unlabelled_client_ids, split)
+    Args:
+      split: `'train'`, `'validation'` or `'test'`.
+      group: `'participating'`, `'unseen'` or `'unlabelled'`.
+    """
+    _check_split(split)
+    rows = [self._row[client_id] for client_id in self._members_of(group)]
+    return self._counts[split][rows].astype(np.int64)
 
   def shards_of(self, client_ids: Sequence[str]) -> Array:
     """Returns the shard with each client's examples, int64 `[n]`."""
     return self._shard[[self._row[one] for one in client_ids]].astype(np.int64)
 
-  def true_mixture(self) -> Array | None:
+  def true_mixture(self, group: str = schema_lib.PARTICIPATING) -> Array | None:
     """Returns the planned share of each source distribution at each client.
 
+    Args:
+      group: See `num_examples`.
+
     Returns:
-      float64 `[num_clients, num_sources]`, rows sum to 1, in the order of
-      `client_ids`; None if clients are not mixtures (a natural partition).
+      float64 `[num_clients, num_sources]`, rows sum to 1, in the order of the
+      clients' ids; None if clients are not mixtures (a natural partition).
     """
-    return self._rows(self._mixture, self.client_ids)
+    return self._rows(self._mixture, self._members_of(group))
 
-  def true_unseen_mixture(self) -> Array | None:
-    """Returns the same as `true_mixture` for the unseen clients."""
-    return self._rows(self._mixture, self.unseen_client_ids)
+  def true_clusters(
+    self, group: str = schema_lib.PARTICIPATING
+  ) -> Array | None:
+    """Returns the planted cluster of each client of a group.
 
-  def true_clusters(self) -> Array | None:
-    """Returns the planted cluster of each participating client.
+    Args:
+      group: See `num_examples`.
 
     Returns:
       int32 `[num_clients]`; None if the partition planted no clusters.
     """
-    return self._rows(self._cluster, self.client_ids)
-
-  def true_unseen_clusters(self) -> Array | None:
-    """Returns the same as `true_clusters` for the unseen clients."""
-    return self._rows(self._cluster, self.unseen_client_ids)
+    return self._rows(self._cluster, self._members_of(group))
 
   def true_label_mixture(self) -> Array | None:
     """Returns the planned share of each class at each participating client.
@@ -304,11 +309,6 @@ class FederatedDataset(rich_repr.Described):
   def __exit__(self, *unused_exception: Any) -> None:
     self.close()
 
-  def _num_examples(self, ids: tuple[str, ...], split: str) -> Array:
-    _check_split(split)
-    rows = [self._row[client_id] for client_id in ids]
-    return self._counts[split][rows].astype(np.int64)
-
   def client_statistics(
     self, client_ids: tuple[str, ...]
   ) -> tuple[Array, Array] | None:
@@ -326,6 +326,9 @@ class FederatedDataset(rich_repr.Described):
     if mean is None or deviation is None:
       return None
     return mean, deviation
+
+  def _members_of(self, group: str) -> tuple[str, ...]:
+    return self._ids[checks.check_one_of('group', group, self._ids)]
 
   def _rows(self, column: Array | None, ids: tuple[str, ...]) -> Array | None:
     if column is None:

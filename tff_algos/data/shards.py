@@ -5,6 +5,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import pathlib
+import resource
 import threading
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
@@ -102,9 +103,10 @@ class _OpenShard:
 class PublishedShards:
   """Shards in an object store: a record is read as a range.
 
-  What was read stays on local disk, up to a bound; the shard that was not read
-  for the longest time is dropped first. Of a shard that is read record after
-  record, the next ones are fetched meanwhile. May be used by several threads.
+  What was read stays on local disk, up to a bound of bytes and of shards; the
+  shard that was not read for the longest time is dropped first. Of a shard that
+  is read record after record, the next ones are fetched meanwhile. May be used
+  by several threads.
   """
 
   def __init__(
@@ -195,7 +197,11 @@ class PublishedShards:
       )
 
   def _drop_oldest(self) -> None:
-    while self._shards and self.num_cached_bytes() > self._cache_bytes:
+    # Two files each, and what was read goes with them.
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    while len(self._shards) > max(limit // 4, _MAX_OPEN) or (
+      self._shards and self.num_cached_bytes() > self._cache_bytes
+    ):
       self._shards.popitem(last=False)[1].close()
 
 

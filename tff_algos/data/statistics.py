@@ -63,13 +63,9 @@ def read(folder: pathlib.Path, manifest: Mapping[str, Any]) -> Statistics:
       f'{path} is of another version of the dataset, or of another format '
       f'than {STATISTICS_VERSION}. {_MEASURE_AGAIN}'
     )
-  for name, expected in files.items():
-    file = folder / name
-    if not file.is_file() or records.describe_file(file) != expected:
-      raise errors.DataError(
-        f'{file} is missing or damaged: {layout.STATISTICS} says another '
-        f'SHA-256. {_MEASURE_AGAIN}'
-      )
+  problem = records.first_problem(folder, files)
+  if problem:
+    raise errors.DataError(f'{problem}. {_MEASURE_AGAIN}')
   return Statistics(
     totals=totals,
     clients=parquet.read_table(folder / layout.CLIENT_STATISTICS),

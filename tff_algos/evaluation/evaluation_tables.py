@@ -59,28 +59,6 @@ def association_rows(
   ]
 
 
-def best_clusters(
-  centers: Rows, score_name: str, *, higher_is_better: bool
-) -> dict[str, dict[str, Any]]:
-  """Returns source -> its best cluster model and that model's score.
-
-  Args:
-    centers: Of `center_rows`.
-    score_name: Such as `'accuracy'`.
-    higher_is_better: Whether a larger score is better.
-  """
-  names, scores = _scores(centers, score_name)
-  best = association.best_clusters(scores, higher_is_better=higher_is_better)
-  return {
-    name: {
-      'cluster_id': int(best[source]),
-      score_name: float(scores[best[source], source]),
-    }
-    for source, name in enumerate(names)
-    if best[source] != recovery.UNMATCHED
-  }
-
-
 def matched_sources(
   centers: Rows,
   score_name: str,

@@ -13,6 +13,7 @@ Metric names have the form `<clients>/<split>/<model>/<metric>`.
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -26,7 +27,6 @@ from tff_algos.data import schema
 from tff_algos.evaluation import (
   association,
   cluster_losses,
-  honest_clients,
   recovery,
   summaries,
 )
@@ -172,16 +172,9 @@ class Evaluator:
       unseen_metrics, unseen = self._evaluate_unseen(server_state)
       metrics.update(unseen_metrics)
       groups.append(unseen)
-    if self._is_attacker is not None:
-      metrics.update(
-        honest_clients.separate(
-          columns,
-          weights,
-          self._is_attacker,
-          self._model.score_name,
-          higher_is_better=self._model.higher_is_better,
-        )
-      )
+    if self._is_attacker is not None and self._is_attacker.any():
+      columns['is_attacker'] = self._is_attacker.astype(int)
+      metrics.update(self._score_honest(columns, weights, ~self._is_attacker))
     if self._algorithm.num_clusters == 1:
       memberships = None
     return Evaluation(metrics, ClientTable(groups), memberships)
@@ -193,10 +186,10 @@ class Evaluator:
     A single source distribution, or a single planted cluster, is none.
     """
     data = self._dataset
-    mixture, unseen = data.true_mixture(), data.true_unseen_mixture()
+    mixture, unseen = (data.true_mixture(group) for group in schema.GROUPS)
     if mixture is not None and unseen is not None and mixture.shape[1] > 1:
       return Planted(data.source_names, mixture, unseen)
-    known, unseen = data.true_clusters(), data.true_unseen_clusters()
+    known, unseen = (data.true_clusters(group) for group in schema.GROUPS)
     if known is None or unseen is None:
       return None
     clusters = known, unseen
@@ -297,6 +290,28 @@ class Evaluator:
       'score': _at(clusters['score'], everyone),
       'membership': np.ones([num_clients, 1], np.float32),
     }
+
+  def _score_honest(self, columns, weights, is_honest):
+    """Returns the mean scores of the participating clients that do not attack.
+
+    Args:
+      columns: Of the participating clients.
+      weights: (split, model) -> weight of each client in a mean.
+      is_honest: bool `[num_clients]`.
+    """
+    metrics = {}
+    for split, kind in itertools.product(
+      schema.SPLITS, ('personalized', 'cluster')
+    ):
+      summary = summaries.summarize(
+        columns[f'{split}_{kind}_{self._model.score_name}'][is_honest],
+        weights[split, kind][is_honest],
+        higher_is_better=self._model.higher_is_better,
+      )
+      name = f'attack/honest/{split}/{kind}/{self._model.score_name}'
+      metrics[name] = summary.weighted_mean
+      metrics[f'{name}_num_nan'] = summary.num_nan
+    return metrics
 
   def _evaluate_held_out(self, server_state):
     nothing: Any = np.zeros([0, self._algorithm.num_clusters])

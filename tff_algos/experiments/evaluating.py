@@ -10,7 +10,7 @@ from tff_algos.core import durable, records, sealed_json
 from tff_algos.evaluation import evaluation_tables, evaluator, round_time
 from tff_algos.experiments import experiment, runtime_cache, session, tables
 from tff_algos.experiments.tracking import runs as tracking
-from tff_algos.reports.run import membership_history, page
+from tff_algos.reports.run import page
 from tff_algos.training import checkpoint, metrics_log
 
 _FOLDER = 'evaluation'
@@ -110,10 +110,8 @@ def _summary(
   best: Mapping[str, float],
 ) -> dict[str, Any]:
   """Returns the content of evaluation/summary.json."""
-  higher_is_better = opened.algorithm.cluster_model.higher_is_better
+  model = opened.algorithm.cluster_model
   planted = opened.evaluator.planted
-  history = membership_history.read(opened.workdir, chosen)
-  score_name = opened.algorithm.cluster_model.score_name
   return {
     'last': {'round': chosen, **found.metrics},
     'best_by_validation': best,
@@ -121,16 +119,12 @@ def _summary(
     'source_names': list(opened.dataset.source_names),
     'planted_names': list(planted.names) if planted else None,
     'num_clusters': opened.algorithm.num_clusters,
-    'best_clusters': evaluation_tables.best_clusters(
-      centers, score_name, higher_is_better=higher_is_better
-    ),
     'matched_sources': evaluation_tables.matched_sources(
       centers,
-      score_name,
+      model.score_name,
       found.memberships,
       planted,
-      higher_is_better=higher_is_better,
+      higher_is_better=model.higher_is_better,
     ),
-    'settled_round': history.settled_round if history else None,
     'dataset_version': opened.dataset.version,
   }

@@ -45,7 +45,8 @@ class DatasetSource:
     )
     self._cached_bytes = 0
     if unseen:
-      ids, sizes = dataset.unseen_client_ids, dataset.num_unseen_examples(split)
+      ids = dataset.unseen_client_ids
+      sizes = dataset.num_examples(split, schema.UNSEEN)
     else:
       ids, sizes = dataset.client_ids, dataset.num_examples(split)
     self.population = algorithm_lib.Population(

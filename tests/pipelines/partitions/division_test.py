@@ -13,11 +13,6 @@ def test_pool_sizes():
   )
 
 
-def test_request_counts_everyone():
-  request = division.Request(np.array([1]), 5, 2, 0)
-  assert request.everyone == 7
-
-
 def test_more_classes_than_there_are():
   counts = np.array([3, 0, 1])
   division.check_num_classes('k', 2, counts)

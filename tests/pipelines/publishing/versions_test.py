@@ -64,6 +64,15 @@ def test_backfill_of_an_older_date_leaves_the_current_one(tmp_path):
   }
 
 
+def test_backfill_after_a_killed_first_build_is_current(tmp_path):
+  _publish(tmp_path, _A, '2026-11-20')
+  (tmp_path / 'CURRENT').unlink()  # As if killed before it was written.
+  assert _publish(tmp_path, _B, '2026-11-19')[0]
+  assert _current(tmp_path) == _B
+  assert _publish(tmp_path, _A, '2026-11-20')[0]
+  assert _current(tmp_path) == _A
+
+
 def test_rerun_of_a_date_names_the_new_version(tmp_path):
   _publish(tmp_path, _A, '2026-11-20')
   assert _publish(tmp_path, _B, '2026-11-20')[0]

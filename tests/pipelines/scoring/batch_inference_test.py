@@ -1,6 +1,5 @@
 """Scored datasets against NumPy, whatever Beam runs it on."""
 
-import contextlib
 import shutil
 
 import numpy as np
@@ -26,27 +25,11 @@ def make_workdir(tmp_path_factory):
   return scoring.write_workdir(tmp_path_factory.mktemp('run'))
 
 
-@pytest.fixture(name='finished', scope='module')
-def make_finished(workdir, tmp_path_factory):
-  """Predictions with default options: folder, result, and Beam's pipelines."""
-  folder = tmp_path_factory.mktemp('scored')
-  original, pipelines = batch_inference.runner.run_pipeline, []
-
-  @contextlib.contextmanager
-  def run_pipeline(flags):
-    with original(flags) as pipeline:
-      pipelines.append(pipeline)
-      yield pipeline
-
-  with pytest.MonkeyPatch.context() as patched:
-    patched.setattr(batch_inference.runner, 'run_pipeline', run_pipeline)
-    return folder, scoring.score(workdir, folder), pipelines
-
-
 @pytest.fixture(name='scored', scope='module')
-def make_scored(finished):
-  """The folder and the result of these, for all tests to read."""
-  return finished[:2]
+def make_scored(workdir, tmp_path_factory):
+  """Predictions with default options: their folder, and the result."""
+  folder = tmp_path_factory.mktemp('scored')
+  return folder, scoring.score(workdir, folder)
 
 
 @pytest.fixture(name='copy')
@@ -267,19 +250,6 @@ def test_failure_leaves_what_was_published(workdir, copy, monkeypatch):
   assert not list(copy.glob('.staging-*'))
 
 
-def test_counters_of_beam(finished):
-  _, result, (pipeline, *_) = finished
-  found = {
-    counter.key.metric.name: counter.committed
-    for counter in pipeline.result.metrics().query()['counters']
-    if counter.key.metric.namespace == 'batch_inference'
-  }
-  counts = result.manifest['counts']
-  for name in ('examples', 'clients_by_client_id', 'clients_by_lowest_loss'):
-    assert found[name] == counts[name]
-  assert found['num_inferences'] == counts['clients']
-
-
 @pytest.mark.parametrize(
   ('options', 'words'),
   [
@@ -340,13 +310,14 @@ def test_several_labels_of_an_example_are_refused(tmp_path):
 def test_an_engine_that_loses_clients_is_found_out(
   workdir, tmp_path, monkeypatch
 ):
-  original = batch_inference.CollectAnswers.process
+  original = batch_inference.ReadClients.process
 
-  def lose(self, keyed):
-    if keyed[1].example.client_id != 'b/2':
-      yield from original(self, keyed)
+  def lose(self, shard):
+    for batch in original(self, shard):
+      if batch[0][1].client_id != 'b/2':
+        yield batch
 
-  monkeypatch.setattr(batch_inference.CollectAnswers, 'process', lose)
+  monkeypatch.setattr(batch_inference.ReadClients, 'process', lose)
   with pytest.raises(errors.InfrastructureError, match='lost clients: 4 of 5'):
     scoring.score(workdir, tmp_path)
   assert not list(tmp_path.iterdir())

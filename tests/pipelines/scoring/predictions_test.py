@@ -11,6 +11,7 @@ from pyarrow import parquet
 from pipelines.publishing import manifest as manifest_lib
 from pipelines.publishing import staging
 from pipelines.scoring import bundles, model_choice, predictions
+from tff_algos.core import sealed_json
 from tff_algos.data import layout
 
 
@@ -153,13 +154,17 @@ def test_nothing_to_score(tmp_path):
   assert 'accuracy' not in manifest
 
 
-@pytest.mark.parametrize('what', ['manifest', 'content', 'missing'])
+@pytest.mark.parametrize('what', ['manifest', 'format', 'content', 'missing'])
 def test_damaged_predictions_are_not_taken(tmp_path, what):
   _, folder = _write(tmp_path, [[_client(0, [1], [1])]], 3)
   path = folder / predictions.MANIFEST
   if what == 'manifest':
     content = json.loads(path.read_text())
     path.write_text(json.dumps(content | {'accuracy': 0.3}))
+  elif what == 'format':
+    content = json.loads(path.read_text())
+    del content['files']
+    sealed_json.write(path, content)
   elif what == 'content':
     (shard,) = folder.glob('*.parquet')
     shard.write_bytes(shard.read_bytes()[:-1] + b'x')
@@ -173,7 +178,7 @@ def test_damaged_predictions_are_no_reason_to_build_a_dataset(tmp_path, caplog):
   (shard,) = folder.glob('*.parquet')
   shard.unlink()
   assert predictions.read_published(folder) is None
-  assert caplog.messages == [f'Scoring {folder} again: {shard} is missing.']
+  assert caplog.messages == [f'Scoring {folder} again: {shard} is missing']
 
 
 def test_no_predictions(tmp_path):

@@ -4,7 +4,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from pipelines.sources import base, cells, registry, table
+from pipelines.sources import base, cells, table
 from tff_algos.core import errors
 from tff_algos.features import spec
 
@@ -325,13 +325,6 @@ def test_cells_of_lists_and_bytes():
   options = _options(feature_columns=(), features=(image,))
   assert Given(options, 0)._raw_value(image, b'png') == b'png'
   assert Given(options, 0)._raw_value(image, 'png') is None
-
-
-def test_tables_are_registered():
-  for name in ('csv', 'parquet'):
-    options_class, source_class = registry.SOURCES[name]
-    assert issubclass(options_class, table.Options)
-    assert issubclass(source_class, table.Table)
 
 
 def test_windows_take_no_memory_for_a_long_client_id():

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -53,6 +55,19 @@ def test_clients_with_too_few_rows_have_no_window():
   found, rows = _find(['a', 'b', 'b'], [0, 1, 2], length=3)
   assert rows == []
   assert found.num_unused == 3
+
+
+def test_memory_does_not_grow_with_the_length_of_windows():
+  times = np.arange(10_000.0)
+  clients = np.full(len(times), 'a')
+  tracemalloc.start()
+  try:
+    found = windows.find(clients, times, 1000, 1, None)
+    _, peak = tracemalloc.get_traced_memory()
+  finally:
+    tracemalloc.stop()
+  assert (len(found), found.num_unused) == (9_001, 0)
+  assert peak < 50 * times.nbytes
 
 
 def test_dataset_of_windows(tmp_path):

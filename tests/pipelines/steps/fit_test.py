@@ -227,8 +227,8 @@ def test_unlabelled_clients_are_kept_to_be_scored(tmp_path):
   with dataset_lib.FederatedDataset.open(result.path) as dataset:
     assert dataset.unlabelled_client_ids == ('person_0', 'person_3')
     assert len(dataset.client_ids) == 2
-    assert dataset.num_unlabelled_examples('test').tolist() == [12, 12]
-    assert dataset.num_unlabelled_examples('train').tolist() == [0, 0]
+    assert dataset.num_examples('test', 'unlabelled').tolist() == [12, 12]
+    assert dataset.num_examples('train', 'unlabelled').tolist() == [0, 0]
     assert set(dataset.examples('person_0', 'test').y.tolist()) == {-1}
   assert '2 without labels' in build_dataset.summarize(result)
   with staging_lib.open_staging(result.path) as staging:

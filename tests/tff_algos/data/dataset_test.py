@@ -109,9 +109,11 @@ def test_unseen_clients_have_examples(built):
       dataset.examples(client_id, 'train').num_examples
       for client_id in dataset.unseen_client_ids
     ]
-    np.testing.assert_array_equal(dataset.num_unseen_examples('train'), sizes)
+    np.testing.assert_array_equal(
+      dataset.num_examples('train', 'unseen'), sizes
+    )
     np.testing.assert_allclose(
-      dataset.true_unseen_mixture(), [[0.1, 0.9], [0.9, 0.1]]
+      dataset.true_mixture('unseen'), [[0.1, 0.9], [0.9, 0.1]]
     )
 
 
@@ -128,7 +130,7 @@ def test_true_mixture_is_what_clients_have(built):
 def test_nothing_else_was_planted(built):
   with dataset_lib.FederatedDataset.open(built) as dataset:
     assert dataset.true_clusters() is None
-    assert dataset.true_unseen_clusters() is None
+    assert dataset.true_clusters('unseen') is None
     assert dataset.true_label_mixture() is None
 
 
@@ -154,7 +156,7 @@ def test_planted_clusters_are_what_clients_have(grouped):
   with dataset_lib.FederatedDataset.open(grouped) as dataset:
     assert dataset.true_mixture() is None
     np.testing.assert_array_equal(dataset.true_clusters(), [0, 0, 1, 1])
-    np.testing.assert_array_equal(dataset.true_unseen_clusters(), [0, 1])
+    np.testing.assert_array_equal(dataset.true_clusters('unseen'), [0, 1])
     assert dataset.manifest['planted'] == {'class_groups': [[0, 1, 2], [5, 6]]}
     labels = dataset.true_label_mixture()
     assert labels.shape == (4, 10)

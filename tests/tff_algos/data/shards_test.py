@@ -1,5 +1,6 @@
 import os
 import random
+import resource
 import threading
 
 import pytest
@@ -90,18 +91,19 @@ def test_closed_shards_refuse_to_read(published, folder):
     assert len(os.listdir('/proc/self/fd')) == num_open
 
 
-def test_no_more_local_shards_are_open_than_a_process_may_have(
-  folder, monkeypatch
+def test_no_more_shards_are_open_than_a_process_may_have(
+  published, folder, monkeypatch
 ):
   monkeypatch.setattr(shards_lib, '_MAX_OPEN', 2)
-  local = shards_lib.LocalShards(folder)
-  num_open = len(os.listdir('/proc/self/fd'))
-  for position in range(3):
-    for name in (*_NAMES, 'a'):
-      assert local.read(name, position) == _record(name, position)
-      assert len(os.listdir('/proc/self/fd')) <= num_open + 2
-  local.close()
-  assert len(os.listdir('/proc/self/fd')) == num_open
+  monkeypatch.setattr(resource, 'getrlimit', lambda _: (8, 8))
+  for shards, files in ((shards_lib.LocalShards(folder), 1), (published, 2)):
+    num_open = len(os.listdir('/proc/self/fd'))
+    for position in range(3):
+      for name in (*_NAMES, 'a'):
+        assert shards.read(name, position) == _record(name, position)
+        assert len(os.listdir('/proc/self/fd')) <= num_open + 2 * files
+    shards.close()
+    assert len(os.listdir('/proc/self/fd')) == num_open
 
 
 def test_what_comes_next_is_fetched_meanwhile(published, monkeypatch):

@@ -43,31 +43,6 @@ def test_every_center_on_every_source():
   assert list(_centers()[0]) == ['source', 'cluster_id', 'accuracy', 'loss']
 
 
-def test_best_cluster_of_each_source():
-  best = evaluation_tables.best_clusters(
-    _centers(), 'accuracy', higher_is_better=True
-  )
-  assert best == {
-    'lower': {'cluster_id': 0, 'accuracy': 0.718},
-    'upper': {'cluster_id': 1, 'accuracy': 0.741},
-  }
-  worst = evaluation_tables.best_clusters(
-    _centers(), 'accuracy', higher_is_better=False
-  )
-  assert worst['lower'] == {'cluster_id': 1, 'accuracy': 0.717}
-
-
-def test_source_without_held_out_examples_has_no_best_cluster():
-  metrics = {
-    name: np.nan if 'upper' in name else value
-    for name, value in _METRICS.items()
-  }
-  best = evaluation_tables.best_clusters(
-    _centers(metrics), 'accuracy', higher_is_better=True
-  )
-  assert list(best) == ['lower']
-
-
 @pytest.mark.parametrize(
   ('memberships', 'planted', 'expected'),
   [

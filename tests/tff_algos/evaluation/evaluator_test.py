@@ -1,6 +1,7 @@
 """The evaluation contract against a NumPy evaluation of a real dataset."""
 
 import dataclasses
+import itertools
 import types
 
 import numpy as np
@@ -254,6 +255,38 @@ def test_evaluation_changes_no_state(case):
     first, case.evaluator.evaluate(case.server_state).metrics
   )
   np.testing.assert_equal(before, case.store.load(np.arange(case.num_clients)))
+
+
+def test_honest_clients_have_means_of_their_own(case, monkeypatch):
+  is_attacker = np.arange(case.num_clients) % 2 == 0
+  monkeypatch.setattr(case.evaluator, '_is_attacker', is_attacker)
+  found = case.evaluator.evaluate(case.server_state)
+  rows = [*found.clients][: case.num_clients]
+  assert [row['is_attacker'] for row in rows] == is_attacker.tolist()
+  for split, kind in itertools.product(
+    schema.SPLITS, ('personalized', 'cluster')
+  ):
+    name = f'{split}_{kind}_{case.algorithm.cluster_model.score_name}'
+    values, weights = np.transpose(
+      [
+        (row[name], row[f'num_{split}_examples'])
+        for row in rows
+        if not row['is_attacker'] and row[f'num_{split}_examples']
+      ]
+    )
+    name = f'attack/honest/{name.replace("_", "/")}'
+    expected = np.average(values, weights=weights)
+    assert found.metrics[name] == pytest.approx(expected)
+    assert found.metrics[f'{name}_num_nan'] == 0
+
+
+def test_an_attack_without_attackers_adds_nothing(case, monkeypatch):
+  before = case.evaluator.evaluate(case.server_state)
+  nobody = np.zeros(case.num_clients, bool)
+  monkeypatch.setattr(case.evaluator, '_is_attacker', nobody)
+  found = case.evaluator.evaluate(case.server_state)
+  assert found.metrics.keys() == before.metrics.keys()
+  assert [*next(iter(found.clients))] == [*next(iter(before.clients))]
 
 
 def test_honest_clients_have_the_weights_of_all(case, monkeypatch):

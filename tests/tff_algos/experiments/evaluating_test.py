@@ -52,9 +52,6 @@ def test_summary_agrees_with_the_training_log(evaluated):
   assert summary['num_clusters'] == 2
   assert summary['planted_names'] == summary['source_names']
   assert sorted(summary['matched_sources']) == ['rotated_90', 'upright']
-  for source, best in summary['best_clusters'].items():
-    name = f'held_out/{source}/cluster_{best["cluster_id"]}/accuracy'
-    assert best['accuracy'] == summary['last'][name]
   version = (folder / 'dataset' / 'CURRENT').read_text().strip()
   assert summary['dataset_version'] == version
   assert not list(folder.rglob('*writing*'))

@@ -83,8 +83,13 @@ def from_arrays(
     DataError: If the arrays do not fit each other.
     UserError: If the dataset cannot be built.
   """
-  parts = [(examples, False), (test or {}, True)]
-  for part, _ in parts:
+  parts = [(examples, False), ({} if test is None else test, True)]
+  for part, is_test in parts:
+    if not isinstance(part, Mapping):
+      raise errors.DataError(
+        f'{"test" if is_test else "examples"} must be a mapping, client id -> '
+        f'(features, labels), got {type(part).__name__}'
+      )
     _check_distinct(part, 'clients')
   listed = [
     (str(client), *_pair(str(client), pair), is_test)
@@ -406,6 +411,12 @@ def _build_table(
   for role in ('client', 'label'):
     if not given[role]:
       raise errors.DataError(f'name the column of the {role}, got none')
+  for feature in features or ():
+    if not isinstance(feature, Mapping):
+      raise errors.DataError(
+        "a feature must be a mapping such as {'name': 'age'} or {'name': "
+        f"'note', 'type': 'text'}}, got {feature!r}"
+      )
 
   def write(raw: pathlib.Path, place: pathlib.Path) -> proposal_lib.Proposal:
     label, labels = given['label'], list[Any]()

@@ -111,11 +111,12 @@ def score_clients(
   examples that one of the two has no personalized model of.
   """
   groups = (
-    (schema.PARTICIPATING, dataset.client_ids, dataset.true_clusters()),
-    (schema.UNSEEN, dataset.unseen_client_ids, dataset.true_unseen_clusters()),
+    (schema.PARTICIPATING, dataset.client_ids),
+    (schema.UNSEEN, dataset.unseen_client_ids),
   )
   found = []
-  for group, client_ids, planted in groups:
+  for group, client_ids in groups:
+    planted = dataset.true_clusters(group)
     for row, client_id in enumerate(client_ids):
       test = dataset.examples(client_id, SCORING.split)
       train = dataset.examples(client_id, SCORING.pick_split)

@@ -16,6 +16,7 @@ import tqdm
 from absl import logging
 
 from tff_algos.experiments.sweeps import run_process
+from tff_algos.reports.sweep import plan as plan_lib
 
 _SECONDS_BETWEEN = 1.0
 
@@ -106,16 +107,7 @@ class ProgressTable:
       rows.append((run, f'round {round_num} of {task.num_rounds}', left))
     left = _left(now - self._begun, done, self._num_rounds - done)
     total = f'{self._num_ended} ended, {len(rows)} running, {left}'
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-      total,
-      *(
-        '  '.join(
-          cell.ljust(width) for cell, width in zip(row, widths, strict=True)
-        )
-        for row in rows
-      ),
-    ]
+    return [total, *plan_lib.aligned(rows)]
 
   def _round_of(self, task: run_process.Task) -> int:
     """Returns the round of a run, which resumes before its start's rows."""

@@ -112,14 +112,14 @@ def read(folder: pathlib.Path) -> Facts:
     client_ids=tuple(clients['client_id']),
     sizes={
       split: np.concatenate(
-        [opened.num_examples(split), opened.num_unseen_examples(split)]
+        [opened.num_examples(split, group) for group in schema_lib.GROUPS]
       )
       for split in schema_lib.SPLITS
     },
     labels=_counts(clients, 'label', opened.schema.num_classes),
     sources=_counts(clients, 'source', opened.schema.num_sources),
-    mixture=_joined(opened.true_mixture(), opened.true_unseen_mixture()),
-    clusters=_joined(opened.true_clusters(), opened.true_unseen_clusters()),
+    mixture=_joined(*map(opened.true_mixture, schema_lib.GROUPS)),
+    clusters=_joined(*map(opened.true_clusters, schema_lib.GROUPS)),
     samples=samples,
   )
 

@@ -138,6 +138,12 @@ def seeds_text(count: int) -> str:
   return f'{count} seed' + 's' * (count != 1)
 
 
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+  """Returns rows of cells as lines with aligned columns."""
+  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+  return ['  '.join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
 def label(axes: Sequence[Axis], values: Sequence[Any]) -> str:
   """Returns the label of a cell, such as `'tau=2, lambda=0.1'`."""
   return ', '.join(

@@ -75,14 +75,8 @@ def rows(sweep: sweep_lib.Sweep) -> list[dict[str, str]]:
 def text(sweep: sweep_lib.Sweep) -> str:
   """Returns the table of all trials as text."""
   found = rows(sweep)
-  table = [list(found[0]), *(list(row.values()) for row in found)]
-  widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-  return '\n'.join(
-    '  '.join(
-      cell.ljust(width) for cell, width in zip(row, widths, strict=True)
-    ).rstrip()
-    for row in table
-  )
+  table = [[*found[0]], *([*row.values()] for row in found)]
+  return '\n'.join(plan_lib.aligned(table))
 
 
 def _spread_text(spread: sweep_lib.Spread) -> str:

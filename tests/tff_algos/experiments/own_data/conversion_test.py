@@ -164,6 +164,10 @@ def test_classes_by_name_of_arrays_of_objects(tmp_path):
   [
     ({}, 'there are no clients'),
     (
+      [(np.zeros((3, 2)), [0, 1, 0])],
+      r'^examples must be a mapping, client id -> \(features, labels\), got li',
+    ),
+    (
       {'a': (np.zeros((3, 2)), np.zeros(2))},
       "client 'a' has features of shape",
     ),
@@ -207,6 +211,11 @@ def test_classes_by_name_of_arrays_of_objects(tmp_path):
 def test_arrays_that_do_not_fit_are_one_clear_error(tmp_path, examples, words):
   with pytest.raises(errors.DataError, match=words):
     conversion.from_arrays(examples, tmp_path)
+
+
+def test_another_form_of_the_test_split_is_told_by_its_name(tmp_path):
+  with pytest.raises(errors.DataError, match='^test must be a mapping, .*arra'):
+    conversion.from_arrays(_clients(), tmp_path, test=np.zeros(3))
 
 
 class _ClientData:
@@ -365,6 +374,13 @@ def test_columns_that_are_spelled_alike_are_refused(tmp_path):
 def test_frame_without_such_a_column(tmp_path):
   with pytest.raises(errors.DataError, match="no column 'user' for the client"):
     conversion.from_pandas(_frame(), tmp_path, client='user', label='ill')
+
+
+def test_features_that_are_names_alone(tmp_path):
+  with pytest.raises(errors.DataError, match="{'name': 'age'} .* got 'city'"):
+    conversion.from_pandas(
+      _frame(), tmp_path, client='who', label='ill', features=['city']
+    )
 
 
 @pytest.mark.parametrize(
