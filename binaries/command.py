@@ -16,17 +16,21 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator
-from typing import Any
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, TypeVar
 
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from binaries import mirrored_flags, quiet_import
+from binaries import mirrored_flags
+from tff_algos.core import config as config_lib
 from tff_algos.core import errors, plugins
 from tff_algos.experiments import config_file, config_values
 
-quiet_import.install()
+# TensorFlow 2.14 prints three errors about CUDA plug-ins at every import, also
+# without a GPU. Its other errors go with them: most raise, too, and of a GPU
+# that does not start binaries.doctor tells.
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 # Beam warns at import that its Google Cloud clients are absent; none is used.
 standard_logging.getLogger().addFilter(
   lambda record: 'apitools' not in str(record.msg)
@@ -50,6 +54,13 @@ _INTERRUPTED = 128 + signal.SIGINT
 _TERMINATED = 128 + signal.SIGTERM
 _CONFIG_FLAGS = ('--config', '-config')
 _OVERRIDE = re.compile(r'--?(?:no)?config\.([\w.]+)')
+# Of options that are no text, nor None.
+_DEFINE: dict[type, Callable[..., flags.FlagHolder]] = {
+  bool: flags.DEFINE_bool,
+  int: flags.DEFINE_integer,
+  float: flags.DEFINE_float,
+}
+_Options = TypeVar('_Options')
 _OUR_CODE = [
   pathlib.Path(__file__).parents[1] / room
   for room in ('binaries', 'pipelines', 'tff_algos')
@@ -85,6 +96,32 @@ def define_experiment_flags(
   if required:
     flags.mark_flags_as_required(['config', 'workdir'])
   return config, workdir
+
+
+def define_options(
+  defaults: _Options,
+  names: Iterable[str],
+  **bounds: tuple[float, float | None],
+) -> Callable[[], _Options]:
+  """Defines a flag for each option; returns the function that reads them.
+
+  Args:
+    defaults: Options: a dataclass or named tuple, whose docstring is the help.
+    names: Names of its attributes that are flags.
+    **bounds: Name -> least and greatest value.
+  """
+  meanings = config_lib.attribute_docs(type(defaults))
+  holders = {}
+  for name in names:
+    default = getattr(defaults, name)
+    limits = dict(
+      zip(('lower_bound', 'upper_bound'), bounds.get(name, ()), strict=False)
+    )
+    define = _DEFINE.get(type(default), flags.DEFINE_string)
+    holders[name] = define(name, default, meanings[name], **limits)
+  return lambda: type(defaults)(
+    **{name: holder.value for name, holder in holders.items()}
+  )
 
 
 def define_plugins_flag() -> None:

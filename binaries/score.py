@@ -16,8 +16,6 @@ from binaries import command
 from pipelines.scoring import model_choice
 from tff_algos.core import errors
 
-_DEFAULTS = model_choice.ScoringConfig()
-
 _WORKDIR = flags.DEFINE_string(
   'workdir', None, 'Folder of a run: default parent of the next three.'
 )
@@ -35,18 +33,9 @@ _MODEL_BASE_PATH = flags.DEFINE_string(
 _OUTPUT_DIR = flags.DEFINE_string(
   'output_dir', None, 'Output folder; default: <workdir>/predictions.'
 )
-_SPLIT = flags.DEFINE_string(
-  'split', _DEFAULTS.split, 'Split to score: train, validation or test.'
-)
-_GROUP = flags.DEFINE_string(
-  'group',
-  _DEFAULTS.group,
-  'Clients to score: participating, unseen, unlabelled or all.',
-)
-_PERSONALIZED = flags.DEFINE_boolean(
-  'personalized',
-  _DEFAULTS.personalized,
-  'Whether to score clients with their personalized models, if any.',
+_CONFIG = command.define_options(
+  model_choice.ScoringConfig(),
+  ('split', 'group', 'personalized', 'otherwise', 'pick_split'),
 )
 _ASSIGNMENTS = flags.DEFINE_string(
   'assignments',
@@ -54,18 +43,6 @@ _ASSIGNMENTS = flags.DEFINE_string(
   'CSV table with columns client_id and cluster_id, such as '
   '<workdir>/evaluation/clients.csv: cluster assignments of clients without a '
   'personalized model.',
-)
-_OTHERWISE = flags.DEFINE_string(
-  'otherwise',
-  _DEFAULTS.otherwise,
-  "Model of all other clients: 'pick' (the cluster with the lowest loss on "
-  "the client's labelled examples of --pick_split), 'cluster_<id>' or "
-  "'refuse' (end with an error).",
-)
-_PICK_SPLIT = flags.DEFINE_string(
-  'pick_split',
-  _DEFAULTS.pick_split,
-  'Split whose labels --otherwise=pick uses.',
 )
 _BEAM_OPTIONS = command.define_beam_options_flag()
 
@@ -84,13 +61,7 @@ def score() -> None:
     _DATASET.value or _folder(_DATASET, 'dataset'),
     _folder(_MODEL_BASE_PATH, 'export'),
     _folder(_OUTPUT_DIR, 'predictions'),
-    model_choice.ScoringConfig(
-      split=_SPLIT.value,
-      group=_GROUP.value,
-      personalized=_PERSONALIZED.value,
-      otherwise=_OTHERWISE.value,
-      pick_split=_PICK_SPLIT.value,
-    ),
+    _CONFIG(),
     assignments=assignments,
     pipeline_options=runner.split_flags(_BEAM_OPTIONS.value),
   )

@@ -23,7 +23,6 @@ from tff_algos.serving import server_config
 from tff_algos.stores import mirror as mirror_lib
 from tff_algos.stores import objects
 
-_DEFAULTS = server_config.ServerConfig()
 # The longest wait, in seconds: sockets overflow from some years on.
 _DAY = 86_400.0
 
@@ -38,99 +37,17 @@ _MODEL_BASE_PATH = flags.DEFINE_string(
   None,
   'Instead of --workdir: a folder of models, <model>/<version>/.',
 )
-flags.DEFINE_string(
-  'host',
-  _DEFAULTS.host,
-  'Name or address to listen on. Other than this machine alone needs '
-  '--token_file or --tls_client_ca, or --is_open.',
-)
-flags.DEFINE_integer(
-  'rest_api_port',
-  _DEFAULTS.rest_api_port,
-  'TCP port of the REST API; 0 takes any free one.',
-  lower_bound=0,
-  upper_bound=65535,
-)
-flags.DEFINE_integer(
-  'port',
-  _DEFAULTS.port,
-  'TCP port of the gRPC API; 0 takes any free one.',
-  lower_bound=0,
-  upper_bound=65535,
-)
-flags.DEFINE_integer(
-  'max_request_bytes',
-  _DEFAULTS.max_request_bytes,
-  'Maximum size of a request; larger ones are refused.',
-  lower_bound=1,
-  upper_bound=2**31 - 1,
-)
-flags.DEFINE_integer(
-  'max_rows',
-  _DEFAULTS.max_rows,
-  'Maximum number of rows of a request.',
-  lower_bound=1,
-)
-flags.DEFINE_integer(
-  'max_waiting',
-  _DEFAULTS.max_waiting,
-  'Small requests that may wait, and gRPC requests at a time; half as many '
-  'large ones may wait. Others are refused (503).',
-  lower_bound=1,
-)
-flags.DEFINE_integer(
-  'max_connections',
-  _DEFAULTS.max_connections,
-  'Maximum number of connections to each of the two APIs.',
-  lower_bound=1,
-  upper_bound=2**31 - 1,
-)
-flags.DEFINE_float(
-  'receive_seconds',
-  _DEFAULTS.receive_seconds,
-  'Time limit for the headers of a request, and for its body.',
-  lower_bound=0.1,
-  upper_bound=_DAY,
-)
-flags.DEFINE_float(
-  'answer_seconds',
-  _DEFAULTS.answer_seconds,
-  'Time limit from a whole request to its answer.',
-  lower_bound=0.1,
-  upper_bound=_DAY,
-)
-flags.DEFINE_bool(
-  'access_log',
-  _DEFAULTS.access_log,
-  'Whether to write a line of JSON for each request to stdout.',
-)
-flags.DEFINE_string(
-  'token_file',
-  _DEFAULTS.token_file,
-  'JSON file of the tokens that may ask, name -> {"sha256": ..., "client_id": '
-  '...}; see docs/serving.md. It is read again when it changes.',
-)
-flags.DEFINE_bool(
-  'is_open',
-  _DEFAULTS.is_open,
-  'Whether to answer unauthenticated requests of other machines: on a trusted '
-  'network, or behind a proxy that authenticates.',
-)
-flags.DEFINE_string(
-  'tls_certificate',
-  _DEFAULTS.tls_certificate,
-  "PEM file of the server's certificate and its chain, for TLS at both ports. "
-  'This and the files of the next two flags are read again when they change.',
-)
-flags.DEFINE_string(
-  'tls_key',
-  _DEFAULTS.tls_key,
-  'PEM file of the private key of --tls_certificate, without a password.',
-)
-flags.DEFINE_string(
-  'tls_client_ca',
-  _DEFAULTS.tls_client_ca,
-  "PEM file of the CAs of clients' certificates, which are then required.",
+_CONFIG = command.define_options(
+  server_config.ServerConfig(),
+  server_config.ServerConfig._fields,
+  rest_api_port=(0, 65535),
+  port=(0, 65535),
+  max_request_bytes=(1, 2**31 - 1),
+  max_rows=(1, None),
+  max_waiting=(1, None),
+  max_connections=(1, 2**31 - 1),
+  receive_seconds=(0.1, _DAY),
+  answer_seconds=(0.1, _DAY),
 )
 _PRINT_TF_SERVING_CONFIG = flags.DEFINE_bool(
   'print_tf_serving_config',
@@ -138,11 +55,6 @@ _PRINT_TF_SERVING_CONFIG = flags.DEFINE_bool(
   "Instead of serving: prints the docker command of TensorFlow Serving's "
   'image for these models, in a local folder, and writes the files that they '
   'name to tf_serving/ beside it.',
-)
-flags.DEFINE_bool(
-  'enable_batching',
-  _DEFAULTS.enable_batching,
-  'Whether small requests for one signature that wait are answered together.',
 )
 _PORT_FILE = flags.DEFINE_string(
   'port_file',
@@ -175,9 +87,7 @@ def serve() -> None:
 
 
 def _serve_folder(folder: str) -> None:
-  config = server_config.ServerConfig(
-    **{name: flags.FLAGS[name].value for name in _DEFAULTS._fields}
-  )
+  config = _CONFIG()
   if _PRINT_TF_SERVING_CONFIG.value:
     from tff_algos.serving import tf_serving_config
 

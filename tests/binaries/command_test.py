@@ -2,6 +2,7 @@
 
 import ast
 import logging
+import os
 import re
 import shutil
 import signal
@@ -14,6 +15,7 @@ from binaries import __main__ as tff_algos_program
 from binaries import command
 from tests.testing import patience, programs
 from tff_algos.core import errors
+from tff_algos.serving import server_config
 
 _DIGITS = '--config=configs/fed_soft/digits.py'
 
@@ -114,6 +116,7 @@ def _documented_flags() -> dict[str, set[str]]:
 
 
 _DOCUMENTED = _documented_flags()
+_LEVEL = 'TF_CPP_MIN_LOG_LEVEL'
 _PROGRAMS = [*tff_algos_program.programs()]
 
 
@@ -144,11 +147,33 @@ def test_help_is_the_docstring_and_the_flags_of_the_program(launcher, name):
   if 'comparison_flags.define()' in source:
     expected |= {'choose', 'choose_by', 'clock', 'least_ari', 'metrics'}
     expected.add('target')
+  if name == 'serve':
+    expected |= {*server_config.ServerConfig._fields}
+  if name == 'score':
+    expected |= {'split', 'group', 'personalized', 'otherwise', 'pick_split'}
   if 'define_experiment_flags()' in source:
     expected |= {'config', 'workdir'}
     assert '--config.algorithm.num_clusters=4' in shown
     assert f'python -m binaries.{name} ' in docstring
   assert expected <= {*listed}
+
+
+@pytest.mark.parametrize(('given', 'level'), [({}, '3'), ({_LEVEL: '0'}, '0')])
+def test_tensorflow_is_silent_unless_the_user_has_a_say(given, level):
+  program = subprocess.run(
+    [
+      sys.executable,
+      '-c',
+      f'import os; from binaries import command; print(os.environ["{_LEVEL}"])',
+    ],
+    env={name: value for name, value in os.environ.items() if name != _LEVEL}
+    | given,
+    cwd=programs.ROOT,
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  assert program.stdout == f'{level}\n'
 
 
 def test_flags_are_checked_before_tensorflow_is_imported():

@@ -8,8 +8,10 @@ converted.
 import dataclasses
 import difflib
 import hashlib
+import inspect
 import json
 import math
+import re
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -27,6 +29,8 @@ class Dataclass(Protocol):
 Config = TypeVar('Config', bound=Dataclass)
 
 _ADDED = 'added'
+# An attribute of a docstring's section "Attributes:", and its indented text.
+_ATTRIBUTE = re.compile(r'^  (\w+): (.*(?:\n    .*)*)', re.MULTILINE)
 
 
 class Named(NamedTuple):
@@ -211,6 +215,18 @@ def config_hash(config: Any) -> str:
   """Returns the hash of a config's or of plain content, 16 hex digits."""
   spelled = json.dumps(to_dict(config), sort_keys=True, allow_nan=False)
   return hashlib.sha256(spelled.encode()).hexdigest()[:16]
+
+
+def attribute_docs(config_class: type) -> dict[str, str]:
+  """Returns field -> text in the docstrings of a class and its bases."""
+  found = {}
+  for one in reversed(config_class.__mro__):
+    _, _, attributes = inspect.cleandoc(one.__doc__ or '').partition(
+      '\nAttributes:\n'
+    )
+    for name, text in _ATTRIBUTE.findall(attributes):
+      found[name] = ' '.join(text.replace('`', '').split())
+  return found
 
 
 def flatten(values: Any, prefix: str = '') -> dict[str, Any]:

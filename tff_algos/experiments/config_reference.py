@@ -24,8 +24,6 @@ from tff_algos.models import registry as models
 _WIDTH = 80
 # An example of the laws that are shares in percent.
 _SHARES = '10:90'
-# An attribute of a docstring's section "Attributes:", and its indented text.
-_ATTRIBUTE = re.compile(r'^  (\w+): (.*(?:\n    .*)*)', re.MULTILINE)
 
 
 class Option(NamedTuple):
@@ -125,7 +123,7 @@ def options(
     values: Instance with the defaults; by default those of the dataclass.
   """
   hints = typing.get_type_hints(config_class)
-  meanings = attribute_docs(config_class)
+  meanings = config_lib.attribute_docs(config_class)
   for field in dataclasses.fields(config_class):
     hint, name = hints[field.name], f'{key}.{field.name}'
     default = _default(field) if values is None else getattr(values, field.name)
@@ -165,18 +163,6 @@ def has_option(values: Mapping[str, Any], key: str) -> bool:
     if section is not None
     for option in options(section.config_class, section.key)
   )
-
-
-def attribute_docs(config_class: type) -> dict[str, str]:
-  """Returns field -> text in the docstrings of a dataclass and its bases."""
-  found = {}
-  for one in reversed(config_class.__mro__):
-    _, _, attributes = inspect.cleandoc(one.__doc__ or '').partition(
-      '\nAttributes:\n'
-    )
-    for name, text in _ATTRIBUTE.findall(attributes):
-      found[name] = ' '.join(text.replace('`', '').split())
-  return found
 
 
 def list_names() -> str:

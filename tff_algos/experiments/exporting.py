@@ -15,7 +15,6 @@ from tff_algos.experiments.tracking import runs as tracking
 from tff_algos.export import (
   client_states,
   cluster_models,
-  labels,
   manifest,
   personalized_models,
   raw_signatures,
@@ -70,13 +69,12 @@ def export(
     entry, facts = lineage.of_release(
       config, folder, target, opened.dataset, chosen, gated=False
     )
-    with releases.opened(target) as path, path.unreleased() as hidden:
-      if keep_versions is not None:
-        labels.read(target)  # Damaged ones are told before a release.
+    with (
+      releases.opened(target, keep_versions=keep_versions) as path,
+      path.unreleased() as hidden,
+    ):
       bundles = write_bundles(opened, chosen, server_state, hidden)
       published = path.release(bundles, entry, facts)
-      if keep_versions is not None:
-        path.remove_old(keep_versions)
   tracking.register(config, folder, list(published.values()))
   return list(published.values())
 

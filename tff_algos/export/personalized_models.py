@@ -67,7 +67,7 @@ def export_personalized_models(
     base_dir: Such as `<workdir>/export/personalized_models`.
     algorithm: Algorithm; defines a client's personalized weights.
     server_state: The state to export, of arrays or tensors.
-    client_ids: Ids by client index, distinct.
+    client_ids: Ids by client index, distinct and not empty.
     load_states: Loads some clients' states; called for a block of clients at a
       time.
     sample_inputs: `[n, *input_shape]` float32, n >= 1, for comparing the
@@ -79,13 +79,12 @@ def export_personalized_models(
     The folder `<base_dir>/<version>`.
 
   Raises:
-    ExportError: If the states, ids or sample inputs are invalid, or the
-      predictions of the loaded bundle differ. No files are left behind.
+    ExportError: If the states or sample inputs are invalid, or the predictions
+      of the loaded bundle differ. No files are left behind.
     InfrastructureError: If the disk is full or may not be written.
   """
   model = algorithm.personalized_model
   x = validation.check_sample_inputs(model, sample_inputs)
-  validation.check_client_ids(client_ids)
   server_state = tf.nest.map_structure(np.asarray, server_state)
   stored = _StoredStates(algorithm, server_state, load_states, len(client_ids))
   module: Any = tf.Module()
@@ -178,7 +177,6 @@ def export_client_model(
   """
   model = algorithm.personalized_model
   x = validation.check_sample_inputs(model, sample_inputs)
-  validation.check_client_ids([client_id])
   weights = tf.nest.map_structure(
     np.asarray,
     client_weights(algorithm, server_state, client_state, client_index),

@@ -352,17 +352,23 @@ class ExportPath:
 
 @contextlib.contextmanager
 def opened(
-  export_dir: str | os.PathLike[str], *, must_exist: bool = False
+  export_dir: str | os.PathLike[str],
+  *,
+  must_exist: bool = False,
+  keep_versions: int | None = None,
 ) -> Generator[ExportPath]:
   """Opens an export path to write, and repairs it after a process was killed.
 
   Args:
     export_dir: The export path.
     must_exist: Whether a missing one is an error; otherwise it is made.
+    keep_versions: As of `ExportPath.remove_old`, which is called at the end,
+      unless there is an error; None for all.
 
   Raises:
     DataError: If it is a file.
-    ExportError: If its history is damaged, or it is missing.
+    ExportError: If its history is damaged, or it is missing; with
+      `keep_versions`, if its labels cannot be read.
     WorkdirBusyError: If another process writes there.
   """
   folder = pathlib.Path(export_dir)
@@ -372,7 +378,12 @@ def opened(
     )
   durable.make_folder(folder)
   with folder_lock.exclusive(folder, versions.busy(folder)):
-    yield ExportPath(folder)
+    path = ExportPath(folder)
+    if keep_versions is not None:
+      labels.read(folder)  # Damaged ones are told before a release.
+    yield path
+    if keep_versions is not None:
+      path.remove_old(keep_versions)
 
 
 def repair(export_dir: str | os.PathLike[str]) -> None:

@@ -1,7 +1,5 @@
 """Input checks of an export, before any file is written."""
 
-from collections.abc import Collection
-
 import numpy as np
 
 from tff_algos.core import errors
@@ -43,18 +41,3 @@ def check_leading_axis(name: str, values: np.ndarray, size: int) -> None:
     raise errors.ExportError(
       f'{name} must have {size} rows, got shape {list(values.shape)}'
     )
-
-
-def check_client_ids(client_ids: Collection[str]) -> None:
-  """Raises ExportError unless the ids are distinct, non-empty strings."""
-  seen = set()
-  for client_id in client_ids:
-    if not isinstance(client_id, str) or not client_id:
-      raise errors.ExportError(
-        f'client ids must be non-empty strings, got {client_id!r}'
-      )
-    if client_id in seen:
-      raise errors.ExportError(f'duplicate client id {client_id!r}')
-    seen.add(client_id)
-  if not seen:
-    raise errors.ExportError('there are no clients to export')

@@ -56,7 +56,7 @@ class Lanes:
     self.tokens = access.Tokens(config.token_file)
     self.monitor = monitoring.Monitor(store, config.access_log)
     gauge = self.monitor.lane_requests.labels
-    sizes = self.monitor.batch_requests if config.enable_batching else None
+    sizes = self.monitor.batch_requests
     self._small = _Lane(_NUM_THREADS, config, gauge('small'), sizes)
     # Large requests of gRPC leave half of its places to small ones.
     half = config._replace(max_waiting=max(1, config.max_waiting // 2))

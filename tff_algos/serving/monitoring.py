@@ -158,9 +158,10 @@ class Monitor:
         'seconds': round(call.seconds, 6),
       }
       # A reader that has gone is no reason to refuse requests. Without `file`
-      # CPython 3.11 crashes if another thread replaces sys.stdout meanwhile.
+      # CPython 3.11 crashes if another thread replaces sys.stdout meanwhile,
+      # which may also write between a text and its `end`.
       with contextlib.suppress(OSError):
-        print(json.dumps(line), file=sys.stdout, flush=True)
+        print(f'{json.dumps(line)}\n', end='', file=sys.stdout, flush=True)
 
 
 def request_id(given: str | bytes | None) -> str:

@@ -7,26 +7,32 @@ class ServerConfig(NamedTuple):
   """Address and limits of a server.
 
   Attributes:
-    host: Name or address; the default accepts local connections only.
+    host: Name or address to listen on. Other than this machine alone needs
+      `token_file` or `tls_client_ca`, or `is_open`.
     rest_api_port: TCP port of the REST API; 0 takes any free one.
     port: TCP port of the gRPC API; 0 takes any free one.
-    max_request_bytes: Largest request, and largest arrays of an answer.
-    max_rows: Most rows of one request.
-    max_waiting: Small requests that may wait, see `lanes.Lanes`, and most gRPC
-      requests at a time; half as many large ones may wait.
-    max_connections: Most connections to each of the two APIs.
-    receive_seconds: Time for a request's headers, and for its body.
-    answer_seconds: Time from a whole request to its answer, and for the client
-      to receive it.
-    access_log: Whether each request is a line of JSON on stdout.
-    token_file: Tokens that may ask, see `access.Tokens`; None for everybody.
-    is_open: Whether everybody may ask also from other machines.
-    tls_certificate: PEM file of the server's certificate and its chain; None
-      for no TLS.
-    tls_key: PEM file of its private key.
+    max_request_bytes: Maximum size of a request, and of the arrays of an
+      answer; larger ones are refused.
+    max_rows: Maximum number of rows of a request.
+    max_waiting: Small requests that may wait, and gRPC requests at a time; half
+      as many large ones may wait. Others are refused (503).
+    max_connections: Maximum number of connections to each of the two APIs.
+    receive_seconds: Time limit for the headers of a request, and for its body.
+    answer_seconds: Time limit from a whole request to its answer, and for the
+      client to receive it.
+    access_log: Whether to write a line of JSON for each request to stdout.
+    token_file: JSON file of the tokens that may ask, name -> `{"sha256": ...,
+      "client_id": ...}`; see docs/serving.md. It is read again when it changes.
+      None for everybody.
+    is_open: Whether to answer unauthenticated requests of other machines: on a
+      trusted network, or behind a proxy that authenticates.
+    tls_certificate: PEM file of the server's certificate and its chain, for TLS
+      at both ports; None for no TLS. This and the next two files are read again
+      when they change.
+    tls_key: PEM file of the private key of `tls_certificate`, without a
+      password.
     tls_client_ca: PEM file of the CAs of clients' certificates, which are then
       required (mTLS).
-    enable_batching: Whether small requests that wait are answered together.
   """
 
   host: str = '127.0.0.1'
@@ -44,4 +50,3 @@ class ServerConfig(NamedTuple):
   tls_certificate: str | None = None
   tls_key: str | None = None
   tls_client_ca: str | None = None
-  enable_batching: bool = True

@@ -1,7 +1,5 @@
 """Version folders beside other things."""
 
-import pytest
-
 from tff_algos.export import versions
 
 
@@ -20,8 +18,3 @@ def test_models_have_versions(tmp_path):
     (tmp_path / name).mkdir(parents=True)
   (tmp_path / 'labels.json').write_text('{}')
   assert versions.model_names(tmp_path) == ['a', 'b']
-
-
-def test_missing_base_is_an_os_error(tmp_path):
-  with pytest.raises(FileNotFoundError):
-    versions.version_folders(tmp_path / 'missing')

@@ -129,10 +129,7 @@ def test_reports_that_keep_coming_do_not_hold_a_prediction(
       is_answered.set()
 
 
-@pytest.mark.parametrize(('enable_batching', 'calls'), [(True, 1), (False, 5)])
-def test_what_waits_is_answered_together(
-  small_store, monkeypatch, enable_batching, calls
-):
+def test_what_waits_is_answered_together(small_store, monkeypatch):
   """As soon as a thread is free; what does not wait is answered alone."""
   monkeypatch.setattr(lanes_lib, '_NUM_THREADS', 1)
   asked, is_free = [], threading.Event()
@@ -143,7 +140,7 @@ def test_what_waits_is_answered_together(
     return original(self, name, inputs)
 
   monkeypatch.setattr(served_model.ServedModel, 'run', run)
-  config = server_config.ServerConfig(enable_batching=enable_batching)
+  config = server_config.ServerConfig()
   with contextlib.closing(lanes_lib.Lanes(small_store, config)) as lanes:
 
     def submit(row, x=1.0):
@@ -167,13 +164,12 @@ def test_what_waits_is_answered_together(
     answers = [future.result(20) for future in waiting]
     with pytest.raises(errors.RequestError, match='not JSON'):
       refused.result(20)
-  assert len(asked[5:]) == calls
-  assert sum(asked[5:]) == 5
+  assert asked[5:] == [5]
   for one, joined in zip(alone, answers, strict=True):
     (one,), (joined,) = (orjson.loads(a)['predictions'] for a in (one, joined))
     assert one['logits'] == pytest.approx(joined['logits'], abs=1e-5)
   sizes = lanes.monitor.batch_requests
-  assert sizes._sum.get() == (10 if enable_batching else 0)
+  assert sizes._sum.get() == 10
 
 
 def test_what_waits_at_the_end_is_cancelled(tmp_path, monkeypatch):

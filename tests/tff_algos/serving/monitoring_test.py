@@ -1,6 +1,10 @@
 """The access log, and names that become labels."""
 
+import io
 import json
+import sys
+import time
+from concurrent import futures
 
 import pytest
 
@@ -82,6 +86,20 @@ def test_names_in_the_log_stay_within_a_line(store, capfd):
   monitor.record(CALL._replace(model='a\n"b' + 'c' * 1000))
   (line,) = capfd.readouterr().out.splitlines()
   assert json.loads(line)['model'] == 'a\n"b' + 'c' * 196
+
+
+def test_lines_of_threads_do_not_run_into_each_other(store, monkeypatch):
+  class Unbuffered(io.StringIO):
+    def write(self, text):
+      super().write(text)
+      time.sleep(1e-3)  # Another thread's turn.
+
+  monkeypatch.setattr(sys, 'stdout', Unbuffered())
+  monitor = monitoring.Monitor(store, has_access_log=True)
+  with futures.ThreadPoolExecutor(4) as threads:
+    list(threads.map(monitor.record, [CALL] * 20))
+  lines = sys.stdout.getvalue().splitlines()
+  assert [json.loads(line)['request_id'] for line in lines] == ['id-1'] * 20
 
 
 def test_without_access_log(store, capfd):

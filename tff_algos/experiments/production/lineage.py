@@ -178,25 +178,25 @@ def chain(
     )
     release = history[release.rollback_of]
   run = folder / release.run
-  found = (
-    releases.read_lineage(folder, release.version)
-    or releases.read_lineage(folder, version)
-    or _read_of(run, release.dataset_version)
-  )
-  gate = found.get('gate') or {}
-  steps.append(
-    (
-      f'version {release.version}',
-      {
-        'gate': 'not asked'
-        if not release.gated
-        else lineage_table.blessing(gate.get('champion_version')),
-        **release.bundles,
-      },
-    )
-  )
   round_num: int | None = release.round_num
   try:
+    found = (
+      releases.read_lineage(folder, release.version)
+      or releases.read_lineage(folder, version)
+      or _read_of(run, release.dataset_version)
+    )
+    gate = found.get('gate') or {}
+    steps.append(
+      (
+        f'version {release.version}',
+        {
+          'gate': 'not asked'
+          if not release.gated
+          else lineage_table.blessing(gate.get('champion_version')),
+          **release.bundles,
+        },
+      )
+    )
     while True:
       steps.append((f'run {os.path.normpath(run)}', _facts(found, round_num)))
       parent = found.get('parent')

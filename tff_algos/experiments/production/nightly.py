@@ -255,10 +255,10 @@ class _Night:
 
     Raises:
       DataError: If no client can train, or examples are encoded otherwise than
-        the parent's; or if the version was removed since, and the night not
-        released.
+        the parent's; if the version was removed since, and the night not
+        released; or if a folder is in the place of a run's link.
     """
-    link = self._run / 'dataset'
+    link = _link_of(self._run)
     if link.is_symlink() and not link.exists():
       self._end_without_dataset()
       return
@@ -491,7 +491,23 @@ class _Night:
 
 def _version_of(run: pathlib.Path) -> str:
   """Returns the dataset version of a run."""
-  return (run / 'dataset').readlink().name
+  return _link_of(run).readlink().name
+
+
+def _link_of(run: pathlib.Path) -> pathlib.Path:
+  """Returns the link of a run to its dataset version, there or not.
+
+  Raises:
+    DataError: If it is a folder, as of a copy that followed links.
+  """
+  link = run / 'dataset'
+  if link.exists() and not link.is_symlink():
+    raise errors.DataError(
+      f'{link} is no link to a version in dataset/versions, as a night makes '
+      'it. Copy production folders with their links (cp -a), or put the link '
+      'back'
+    )
+  return link
 
 
 def _content(dataset: pathlib.Path, version: str) -> dict[str, Any] | str:

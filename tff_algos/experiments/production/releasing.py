@@ -55,9 +55,7 @@ def release(
     entry, facts = lineage.of_release(
       config, folder, target, dataset, record.round_num, gated=True
     )
-  with releases.opened(target) as path:
-    if keep_versions is not None:
-      labels.read(target)  # Damaged ones are told before a release.
+  with releases.opened(target, keep_versions=keep_versions) as path:
     found = gating.find_release(record, target)
     if found is None:
       if record.thresholds != config_lib.to_dict(config.gate):
@@ -82,8 +80,6 @@ def release(
       # Lineage is written last: a tracker that failed is asked again.
       bundles = [target / model / str(found.version) for model in found.bundles]
       tracking.register(config, folder, bundles)
-    if keep_versions is not None:
-      path.remove_old(keep_versions)
   lineage.write(config, folder, target)
   return found
 

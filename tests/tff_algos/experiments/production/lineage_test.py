@@ -125,6 +125,7 @@ def test_chain_to_a_run_that_was_done_anew(production):
     # Before parents had the version of their dataset.
     ('parent', {'run': '../2026-11-19', 'round_num': 30}),
     ('dataset', 'v-2026-11-20'),
+    ('gate', 'blessed'),
   ],
 )
 def test_a_lineage_of_other_fields_is_named(production, key, value):

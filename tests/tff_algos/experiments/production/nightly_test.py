@@ -190,6 +190,17 @@ def test_no_new_data(production):
     assert not production.run_folder(nights.THIRD).exists()
 
 
+@pytest.mark.parametrize('date', [nights.SECOND, nights.THIRD])
+def test_a_folder_in_place_of_a_link_is_named(production, date):
+  """As a copy by `cp -rL` has it, of the night or of its parent."""
+  link = production.run_folder(nights.SECOND) / 'dataset'
+  version = link.resolve()
+  link.unlink()
+  shutil.copytree(version, link)
+  with pytest.raises(errors.DataError, match=f'{link} is no link to a version'):
+    production.run(date)
+
+
 def test_a_backfill_is_not_released(production):
   result = production.run(nights.BETWEEN)
   assert result['status'] == 'backfilled'
