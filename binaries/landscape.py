@@ -4,8 +4,9 @@ r"""Draws training trajectories over a two-dimensional loss landscape.
     --workdir=runs/landscape
 
 reads the initial state and all checkpoints of each run, multiplies factorized
-kernels out, so that plain and decomposed networks share one weight space, and
-writes to --workdir
+kernels out, so that plain and decomposed networks share one weight space, takes
+the plane of the first two principal directions of all models, and writes to
+--workdir
 
   landscape.png   contours of the loss on --num_examples training examples, and
                   the trajectories
@@ -19,28 +20,17 @@ runs must keep the checkpoints to be drawn, such as 25 rounds, with
 --config.training.num_kept_checkpoints=25. With
 --config.model.decomposition.atom_init=kernel a decomposed network starts from
 the best approximation of the plain one with its number of atoms.
-
---plane=principal spans the first two principal directions of all models;
---plane=ends goes through the first run's initial model and the final models of
-the first and the last run.
 """
 
 from absl import flags
 
 from binaries import command
-from tff_algos.experiments.analyses import trajectory_plane
 
 
 def _main() -> None:
   command.define_plugins_flag()
   runs = flags.DEFINE_list('runs', None, 'Folders of trained runs.')
   workdir = flags.DEFINE_string('workdir', None, 'Output folder.')
-  plane = flags.DEFINE_enum(
-    'plane',
-    trajectory_plane.PLANES[0],
-    trajectory_plane.PLANES,
-    'Which plane.',
-  )
   num_points = flags.DEFINE_integer(
     'num_points', 21, 'Grid points on each side.', lower_bound=2
   )
@@ -54,7 +44,7 @@ def _main() -> None:
     from tff_algos.experiments.analyses import landscape, trajectories
 
     problem = trajectories.read(runs.value, num_examples.value)
-    rows = landscape.draw(problem, plane.value, num_points.value, workdir.value)
+    rows = landscape.draw(problem, num_points.value, workdir.value)
     for path in problem.trajectories:
       print(path.label)
       own = [row for row in rows if row['run'] == path.label]

@@ -14,9 +14,9 @@ from tff_algos.experiments.analyses import (
 )
 
 ANALYSES = {
-  'fed_soft': fed_soft_bounds.ANALYSIS,
-  'pfedkm': pfedkm_bounds.ANALYSIS,
-  'cmfl': cmfl_bounds.ANALYSIS,
+  'fed_soft': fed_soft_bounds,
+  'pfedkm': pfedkm_bounds,
+  'cmfl': cmfl_bounds,
 }
 
 
@@ -55,7 +55,7 @@ def text(
 
   Of many rows, only powers of two and the last one are shown.
   """
-  columns = ANALYSES[config.algorithm.name].columns
+  columns = ANALYSES[config.algorithm.name].COLUMNS
   shown = [
     row
     for number, row in enumerate(rows, start=1)

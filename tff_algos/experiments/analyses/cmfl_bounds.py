@@ -4,7 +4,7 @@ The theorem is evaluated for full-batch SGD and a weight_decay > 0, where the
 objectives are quadratic and strongly convex, so all constants but phi_min and
 phi_max are exact; these are taken over the selections of the run.
 
-One row for each number of rounds. Besides those of `ANALYSIS`, its columns are
+One row for each number of rounds. Besides those of `COLUMNS`, its columns are
 the terms of the bound (`steps` ... `floor`) and the constants (Gamma
 `heterogeneity`, mu `strong_convexity`, L `smoothness`, gamma `offset`, G^2
 `gradient_bound`, kappa^2 `committee_gap`).
@@ -18,6 +18,25 @@ from tff_algos.algorithms.cmfl import bounds, cmfl
 from tff_algos.core import errors
 from tff_algos.experiments import experiment, session
 from tff_algos.experiments.analyses import refusals, theorems
+
+# Meaning of each printed column.
+COLUMNS = {
+  'rounds': 'T',
+  'gap': "F(w^T) - F^*, of all clients' training examples",
+  'bound': "the theorem's right side with the measured constants",
+  'floor': 'its term that does not decrease with T',
+  'step_excess': (
+    "the last step over the theorem's 1 / (mu (t + gamma)). Not 1: the bound "
+    'proves nothing. Set config.algorithm.rate_offset to gamma, and '
+    'local_training.optimizer.learning_rate * server_learning_rate to '
+    '1 / (mu gamma); with upload=update and one local step'
+  ),
+  'skew': 'phi of the last selection: its mean loss / mean loss of all',
+  'skew_min': 'the least phi so far',
+  'skew_max': 'the largest phi so far, at w^*',
+  'heterogeneity': 'Gamma',
+  'offset': 'gamma',
+}
 
 
 def read_objectives(
@@ -152,26 +171,3 @@ def check(config: experiment.ExperimentConfig) -> None:
   refusals.check_not_attacked(
     config, 'the theorem assumes uploads that are gradients (Assumption 3)'
   )
-
-
-ANALYSIS = theorems.Analysis(
-  columns={
-    'rounds': 'T',
-    'gap': "F(w^T) - F^*, of all clients' training examples",
-    'bound': "the theorem's right side with the measured constants",
-    'floor': 'its term that does not decrease with T',
-    'step_excess': (
-      "the last step over the theorem's 1 / (mu (t + gamma)). Not 1: the bound "
-      'proves nothing. Set config.algorithm.rate_offset to gamma, and '
-      'local_training.optimizer.learning_rate * server_learning_rate to '
-      '1 / (mu gamma); with upload=update and one local step'
-    ),
-    'skew': 'phi of the last selection: its mean loss / mean loss of all',
-    'skew_min': 'the least phi so far',
-    'skew_max': 'the largest phi so far, at w^*',
-    'heterogeneity': 'Gamma',
-    'offset': 'gamma',
-  },
-  measure=measure,
-  check=check,
-)

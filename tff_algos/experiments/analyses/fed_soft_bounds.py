@@ -7,7 +7,7 @@ importance weights on the clients' training examples.
 
 One row for the initial state, unless the run continues another one, and for
 each checkpoint; `round` is the round of
-the starting state. Besides those of `ANALYSIS`, its columns are
+the starting state. Besides those of `COLUMNS`, its columns are
 
   theorem_3_safe         Theorem 3 with an r that needs no alpha_0 >= 1/4
   assumption_1, _2, _4   whether each holds: a finite gamma_0, a finite beta,
@@ -31,6 +31,36 @@ from tff_algos.evaluation import recovery
 from tff_algos.experiments import experiment, session
 from tff_algos.experiments.analyses import refusals, theorems
 from tff_algos.numerics import quadratics
+
+# Meaning of each printed column.
+COLUMNS = {
+  'round': 'round of the starting state',
+  'theorem_2': 'largest left side / right side; at most 1 if the theorem holds',
+  'theorem_3': 'the same ratio of Theorem 3, with r as printed',
+  'gamma': (
+    'the constant of Theorem 2, sqrt((gamma_0^2 + beta) L_lambda / mu_lambda)'
+  ),
+  'alpha_0': 'Assumption 4 holds if it is > 0',
+  'misassignment': (
+    "p, the largest share of a source's examples that another centre fits "
+    'better'
+  ),
+  'rho': (
+    'Theorem 4 promises descent if it is > 0; the least over sources. Read '
+    'its shape: the printed proof has a gap'
+  ),
+  'center_error': (
+    "mean distance of centres from the sources' minimisers, in units of max_gap"
+  ),
+  'mixing_error': (
+    'center_error if all clients took part with perfect importance: the '
+    'cost of clients that are mixtures, which Theorem 4 does not show'
+  ),
+  'estimation_error': (
+    'center_error if all clients took part with the importance of this '
+    'round; the rest is due to drawing without replacement'
+  ),
+}
 
 
 class Problem(NamedTuple):
@@ -213,40 +243,3 @@ def _row(problem: Problem, step: Step) -> dict[str, Any]:
     )
     row.update(rho=descent.rho.min(), floor=descent.floor.max())
   return row
-
-
-ANALYSIS = theorems.Analysis(
-  columns={
-    'round': 'round of the starting state',
-    'theorem_2': (
-      'largest left side / right side; at most 1 if the theorem holds'
-    ),
-    'theorem_3': 'the same ratio of Theorem 3, with r as printed',
-    'gamma': (
-      'the constant of Theorem 2, sqrt((gamma_0^2 + beta) L_lambda / mu_lambda)'
-    ),
-    'alpha_0': 'Assumption 4 holds if it is > 0',
-    'misassignment': (
-      "p, the largest share of a source's examples that another centre fits "
-      'better'
-    ),
-    'rho': (
-      'Theorem 4 promises descent if it is > 0; the least over sources. Read '
-      'its shape: the printed proof has a gap'
-    ),
-    'center_error': (
-      "mean distance of centres from the sources' minimisers, in units of "
-      'max_gap'
-    ),
-    'mixing_error': (
-      'center_error if all clients took part with perfect importance: the '
-      'cost of clients that are mixtures, which Theorem 4 does not show'
-    ),
-    'estimation_error': (
-      'center_error if all clients took part with the importance of this '
-      'round; the rest is due to drawing without replacement'
-    ),
-  },
-  measure=measure,
-  check=check,
-)

@@ -18,27 +18,20 @@ _MARGIN = 0.25
 
 
 def draw(
-  problem: trajectories.Problem, plane: str, num_points: int, folder: str
+  problem: trajectories.Problem, num_points: int, folder: str
 ) -> list[dict[str, Any]]:
   """Writes the picture and the tables; returns the rows of paths.csv.
 
   Args:
     problem: Trajectories and loss.
-    plane: One of `trajectory_plane.PLANES`.
     num_points: Grid points on each side, >= 2.
     folder: Output folder; created if missing.
 
   Raises:
-    ConfigError: If all models lie on one line.
+    ConfigError: If all models lie on one line, or one is not finite.
   """
   paths = problem.trajectories
-  if plane == 'ends':
-    ends = [paths[0].points[0], paths[0].points[-1], paths[-1].points[-1]]
-    found = trajectory_plane.through(np.stack(ends))
-  else:
-    found = trajectory_plane.principal(
-      np.concatenate([p.points for p in paths])
-    )
+  found = trajectory_plane.principal(np.concatenate([p.points for p in paths]))
   rows = [row for path in paths for row in _rows(path, found, problem.loss)]
   sides = [_side([row[axis] for row in rows], num_points) for axis in 'xy']
   places = np.stack(np.meshgrid(*sides), axis=-1)

@@ -3,7 +3,7 @@
 The theorem assumes full participation and unweighted means. Moreau envelopes of
 least squares and their gradients are exact.
 
-One row for each number of rounds. Besides those of `ANALYSIS`, its columns are
+One row for each number of rounds. Besides those of `COLUMNS`, its columns are
 the terms of the bound (`start` ... `floor`), the constants (rho_Omega
 `model_bound`, rho_g `gradient_bound`, Delta_F `objective_gap`, L_F
 `smoothness`), and `theorem_step`, the step of Theorem 1.
@@ -20,6 +20,27 @@ from tff_algos.experiments import experiment, session
 from tff_algos.experiments.analyses import refusals, theorems
 from tff_algos.numerics import quadratics
 from tff_algos.runtimes import registry as runtimes
+
+# Meaning of each printed column.
+COLUMNS = {
+  'rounds': 'T',
+  'mean_squared_gradient': '1/T sum_t 1/K |grad F_K(Omega^t)|^2',
+  'bound': 'the right side of Eq. 24 with the measured constants',
+  'floor': 'its term that does not decrease with T',
+  'theorem': (
+    'Theorem 1 (Eq. 27), had the run taken its step; empty unless the '
+    'objective fell'
+  ),
+  'learning_rate_excess': (
+    'client_learning_rate over the largest that the proof allows, '
+    '1 / (L_F sqrt(432 R 2^R)); above 1 the bound proves nothing'
+  ),
+  'prox_error': (
+    "delta: root mean square over clients of the error of a round's first "
+    'solve, of the worst round so far'
+  ),
+  'settled_round': 'T_C, after which no client changes its cluster',
+}
 
 
 def read_envelopes(
@@ -167,28 +188,3 @@ def _row(envelopes, options, history, prox_error) -> dict[str, Any]:
     found = bounds.theorem(constants, measured, num_rounds)
     row.update(theorem=found.bound, theorem_step=found.step)
   return row
-
-
-ANALYSIS = theorems.Analysis(
-  columns={
-    'rounds': 'T',
-    'mean_squared_gradient': '1/T sum_t 1/K |grad F_K(Omega^t)|^2',
-    'bound': 'the right side of Eq. 24 with the measured constants',
-    'floor': 'its term that does not decrease with T',
-    'theorem': (
-      'Theorem 1 (Eq. 27), had the run taken its step; empty unless the '
-      'objective fell'
-    ),
-    'learning_rate_excess': (
-      'client_learning_rate over the largest that the proof allows, '
-      '1 / (L_F sqrt(432 R 2^R)); above 1 the bound proves nothing'
-    ),
-    'prox_error': (
-      "delta: root mean square over clients of the error of a round's first "
-      'solve, of the worst round so far'
-    ),
-    'settled_round': 'T_C, after which no client changes its cluster',
-  },
-  measure=measure,
-  check=check,
-)

@@ -1,28 +1,11 @@
 """Linear-regression data in float64 for analyses of convergence theorems."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tff_algos.data import schema
-from tff_algos.experiments import experiment, session
-
-
-class Analysis(NamedTuple):
-  """The comparison of a run with the theorems of its algorithm's paper.
-
-  Attributes:
-    columns: Meaning of each printed column by name.
-    measure: Session, options of the algorithm, whether the linear regression
-      has an intercept -> rows of `evaluation/bounds.csv`.
-    check: Raises ConfigError if the theorems do not apply to an experiment;
-      called before a session is opened.
-  """
-
-  columns: Mapping[str, str]
-  measure: Callable[[session.Session, Any, bool], list[dict[str, Any]]]
-  check: Callable[[experiment.ExperimentConfig], None]
+from tff_algos.experiments import session
 
 
 def rows_of(

@@ -12,7 +12,6 @@ import numpy as np
 
 from tff_algos.core import errors
 
-PLANES = ('principal', 'ends')
 # A second direction shorter than this share of the first is treated as zero.
 _LEAST_SHARE = 1e-6
 
@@ -55,54 +54,34 @@ class Plane(NamedTuple):
 def principal(points: np.ndarray) -> Plane:
   """Returns the plane through the mean along the two principal directions.
 
+  Computed from the Gram matrix, small for few points: v = X^T u / s.
+
   Args:
     points: `[num_points, n]`; far fewer points than weights.
 
   Raises:
-    ConfigError: If all lie on one line.
+    ConfigError: If all lie on one line, or one is not finite.
   """
   rows = np.asarray(points, np.float64)
   origin = rows.mean(axis=0)
-  return _span(rows - origin, rows, origin)
-
-
-def through(points: np.ndarray) -> Plane:
-  """Returns the plane through three points; the first one is its origin.
-
-  Args:
-    points: `[3, n]`.
-
-  Raises:
-    ConfigError: If they lie on one line.
-  """
-  rows = np.asarray(points, np.float64)
-  return _span(rows[1:] - rows[0], rows, rows[0])
-
-
-def _span(vectors, points, origin):
-  """Returns the plane of two principal directions of vectors.
-
-  Computed from the Gram matrix, small for few vectors: v = X^T u / s.
-  """
-  if not np.isfinite(vectors).all():
+  apart = rows - origin
+  if not np.isfinite(apart).all():
     raise errors.ConfigError(
       'models that are not finite span no plane; leave out the runs that have '
       'diverged'
     )
-  gram = vectors @ vectors.T
-  left, squares, _ = np.linalg.svd(gram, hermitian=True)
+  left, squares, _ = np.linalg.svd(apart @ apart.T, hermitian=True)
   lengths = np.sqrt(squares[:2])
-  if len(vectors) < 2 or lengths[1] <= _LEAST_SHARE * lengths[0]:
+  if len(rows) < 2 or lengths[1] <= _LEAST_SHARE * lengths[0]:
     raise errors.ConfigError(
-      f'the {len(points)} models lie on one line, which spans no plane; keep '
+      f'the {len(rows)} models lie on one line, which spans no plane; keep '
       'more checkpoints (config.training.checkpoint_interval, '
       'num_kept_checkpoints) or name another run'
     )
-  directions = (vectors.T @ left[:, :2] / lengths).T
+  directions = (apart.T @ left[:, :2] / lengths).T
   # Signs are fixed, so that they do not depend on the library: the last point
   # has positive coordinates.
-  signs = np.where(directions @ (points[-1] - origin) < 0, -1.0, 1.0)
+  signs = np.where(directions @ apart[-1] < 0, -1.0, 1.0)
   directions = directions * signs[:, None]
-  apart = points - origin
   along = np.sum((apart @ directions.T) ** 2, axis=0)
   return Plane(origin, directions, along / np.sum(apart**2))

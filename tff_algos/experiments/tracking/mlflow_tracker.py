@@ -140,13 +140,7 @@ class MlflowTracker:
 
   def _start(self) -> None:
     """Creates a run with the config as its params."""
-    experiment = self._client.get_experiment_by_name(self._config.experiment)
-    experiment_id = (
-      experiment.experiment_id
-      if experiment
-      else self._client.create_experiment(self._config.experiment)
-    )
-    run = self._client.create_run(experiment_id, run_name=self._name)
+    run = self._client.create_run(self._experiment_id(), run_name=self._name)
     self.run_id, self._last = run.info.run_id, -1
     entries = [
       self._entities.Param(key, str(value)[:_MAX_LENGTH])
@@ -155,6 +149,21 @@ class MlflowTracker:
     for first in range(0, len(entries), _MAX_ENTRIES):
       part = entries[first : first + _MAX_ENTRIES]
       self._client.log_batch(self.run_id, params=part)
+
+  def _experiment_id(self) -> str:
+    """Returns the id of the experiment; creates it if it is missing."""
+    name = self._config.experiment
+    found = self._client.get_experiment_by_name(name)
+    if found is None:
+      try:
+        return self._client.create_experiment(name)
+      except self._error as error:
+        # A run that started at the same time may have created it.
+        if error.error_code == 'RESOURCE_ALREADY_EXISTS':
+          found = self._client.get_experiment_by_name(name)
+        if found is None:
+          raise
+    return found.experiment_id
 
   def _send(self, metrics: Mapping[str, float], step: int) -> None:
     now = int(1000 * time.time())

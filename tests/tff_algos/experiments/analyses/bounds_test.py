@@ -53,7 +53,7 @@ def test_rates_that_fall_are_refused(tmp_path, config_file):
 )
 def test_of_many_rows_the_powers_of_two_and_the_last_are_shown(num_rows, shown):
   config = experiment.parse(digits.get_config('smoke'))
-  columns = bounds.ANALYSES['fed_soft'].columns
+  columns = bounds.ANALYSES['fed_soft'].COLUMNS
   rows = [dict.fromkeys(columns, number + 1) for number in range(num_rows)]
   table, legend = bounds.text(config, rows).split('\n\n')
   header, *lines = table.splitlines()

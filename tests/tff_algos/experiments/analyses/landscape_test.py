@@ -1,14 +1,9 @@
 """Paths over a loss whose every value is known."""
 
 import numpy as np
-import pytest
 
 from tests.testing import csv_files
-from tff_algos.experiments.analyses import (
-  landscape,
-  trajectories,
-  trajectory_plane,
-)
+from tff_algos.experiments.analyses import landscape, trajectories
 
 _CENTER = np.linspace(-1, 1, 20)
 
@@ -46,8 +41,10 @@ def _read(path):
 
 
 def test_the_grid_has_the_losses_of_the_plane(tmp_path):
+  (tmp_path / 'earlier.png').write_text('earlier')
+  (tmp_path / 'landscape.png').hardlink_to(tmp_path / 'earlier.png')
   problem = _problem()
-  landscape.draw(problem, 'principal', 4, tmp_path)
+  landscape.draw(problem, 4, tmp_path)
   points = np.concatenate([one.points for one in problem.trajectories])
   middle = points.mean(axis=0)
   vectors = np.linalg.eigh((points - middle).T @ (points - middle))[1]
@@ -78,28 +75,11 @@ def test_the_grid_has_the_losses_of_the_plane(tmp_path):
     np.testing.assert_allclose(min(inside) - rim[0], extent / 4)
     np.testing.assert_allclose(rim[1] - max(inside), extent / 4)
   assert (tmp_path / 'landscape.png').read_bytes().startswith(b'\x89PNG')
-
-
-def test_the_plane_of_the_ends_has_their_losses(tmp_path):
-  (tmp_path / 'earlier.png').write_text('earlier')
-  (tmp_path / 'landscape.png').hardlink_to(tmp_path / 'earlier.png')
-  rows = landscape.draw(_problem(), 'ends', 2, tmp_path)
   # The picture is replaced, not written in place.
   assert (tmp_path / 'earlier.png').read_text() == 'earlier'
-  for index in (0, 6, 13):
-    np.testing.assert_allclose(
-      rows[index]['loss_on_plane'], rows[index]['loss']
-    )
-    np.testing.assert_allclose(rows[index]['distance'], 0, atol=1e-9)
-  assert rows[3]['distance'] > 0.01
 
 
-@pytest.mark.parametrize('plane', trajectory_plane.PLANES)
-def test_one_run_has_a_plane_where_it_bends(tmp_path, plane):
+def test_one_run_has_a_plane(tmp_path):
   (path, _) = _problem().trajectories
   problem = trajectories.Problem([path], _loss)
-  if plane == 'principal':
-    assert len(landscape.draw(problem, plane, 2, tmp_path)) == 7
-    return
-  with pytest.raises(Exception, match='lie on one line'):
-    landscape.draw(problem, plane, 2, tmp_path)
+  assert len(landscape.draw(problem, 2, tmp_path)) == 7

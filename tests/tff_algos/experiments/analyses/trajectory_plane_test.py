@@ -48,27 +48,11 @@ def test_places_and_models_belong_to_each_other():
   np.testing.assert_allclose(plane.distances(lifted), 7)
 
 
-def test_three_points_are_on_the_plane_through_them():
-  points = _points()
-  plane = trajectory_plane.through(points[:3])
-  np.testing.assert_allclose(plane.distances(points[:3]), 0, atol=1e-9)
-  np.testing.assert_allclose(plane.coordinates(points[:1]), 0, atol=1e-9)
-  np.testing.assert_allclose(plane.shares.sum(), 1)
-  assert plane.distances(points[3:]).min() > 0.01
-  # Distances on the plane are those of the models.
-  places = plane.coordinates(points[:3])
-  np.testing.assert_allclose(
-    np.linalg.norm(places[1] - places[2]),
-    np.linalg.norm(points[1] - points[2]),
-  )
-
-
 def test_points_that_are_not_finite_span_no_plane():
-  for plane in (trajectory_plane.principal, trajectory_plane.through):
-    points = _points()[:3].copy()
-    points[1, 2] = np.nan
-    with pytest.raises(errors.ConfigError, match='not finite span no plane'):
-      plane(points)
+  points = _points()
+  points[1, 2] = np.nan
+  with pytest.raises(errors.ConfigError, match='not finite span no plane'):
+    trajectory_plane.principal(points)
 
 
 @pytest.mark.parametrize('count', [1, 2, 5])

@@ -67,6 +67,34 @@ def test_a_run_has_its_config_and_the_metrics_of_its_rounds(mlflow):
   assert 'test/accuracy' not in run.data.metrics
 
 
+def test_runs_that_start_at_once_share_a_new_experiment(mlflow, monkeypatch):
+  first = _open()
+  client, asked = mlflow.MlflowClient, []
+  ask = client.get_experiment_by_name
+
+  def find(self, name):
+    """Misses the experiment of `first` when it is asked first."""
+    asked.append(name)
+    return ask(self, name) if len(asked) > 1 else None
+
+  monkeypatch.setattr(client, 'get_experiment_by_name', find)
+  second = _open()
+  assert second.run_id != first.run_id
+  runs = [client().get_run(one.run_id).info for one in (first, second)]
+  assert runs[0].experiment_id == runs[1].experiment_id
+
+
+def test_an_experiment_that_cannot_be_created_is_an_error(mlflow, monkeypatch):
+  def fail(*unused):
+    raise mlflow.MlflowException('no quota')
+
+  client = mlflow.MlflowClient
+  monkeypatch.setattr(client, 'get_experiment_by_name', lambda *unused: None)
+  monkeypatch.setattr(client, 'create_experiment', fail)
+  with pytest.raises(errors.InfrastructureError, match='no quota'):
+    _open()
+
+
 def test_rounds_that_are_run_again_are_not_sent_again(mlflow):
   first = _open()
   for round_num in range(4):
