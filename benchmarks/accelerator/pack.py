@@ -129,7 +129,7 @@ def pack(name: str, path: pathlib.Path) -> None:
   arrays = _Arrays()
   algorithm = algorithms.build_algorithm(case.workload)
   with tempfile.TemporaryDirectory() as folder:
-    source = contender.MemorySource(_Inputs(case.workload, folder))
+    source = contender.build_source(case.workload, case.workload.examples())
     server_state, call = _training_call(algorithm, source, case.workload)
     forms = {
       str(form): _record(
@@ -164,15 +164,6 @@ def pack(name: str, path: pathlib.Path) -> None:
       f'{MAX_BYTES / 2**20:.0f}; take fewer forms or a smaller workload'
     )
   path.write_bytes(made)
-
-
-class _Inputs:
-  """What `MemorySource` reads, without files."""
-
-  def __init__(self, workload: Any, folder: str):
-    self.workload = workload
-    self.examples = workload.examples()
-    self.folder = pathlib.Path(folder)
 
 
 def _training_call(

@@ -38,16 +38,20 @@ def _peer(name: str, *forms: Mapping[str, Any]) -> Contender:
   )
 
 
+def _ours(*forms: Mapping[str, Any]) -> Contender:
+  """Returns a runtime of ours."""
+  return Contender('benchmarks.contenders.runtime', forms=forms)
+
+
 _NUM_CORES = len(os.sched_getaffinity(0))
 _ONE_OR_ALL_CORES = sorted({1, _NUM_CORES})
 
 CONTENDERS: Mapping[str, Contender] = {
-  'vectorized': Contender('benchmarks.contenders.vectorized'),
-  'pjrt': Contender(
-    'benchmarks.contenders.pjrt',
-    forms=tuple({'devices': count} for count in _ONE_OR_ALL_CORES),
+  'vectorized': _ours({'runtime': 'vectorized'}),
+  'pjrt': _ours(
+    *({'runtime': 'pjrt', 'devices': count} for count in _ONE_OR_ALL_CORES)
   ),
-  'tff': Contender('benchmarks.contenders.tff'),
+  'tff': _ours({'runtime': 'tff'}),
   'tff_stock': Contender('benchmarks.contenders.tff_stock'),
   'floor_tensorflow': Contender(
     'benchmarks.contenders.floor_tensorflow',

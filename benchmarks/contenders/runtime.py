@@ -1,47 +1,42 @@
-"""A runtime of ours, driven through the public contract only."""
+"""A runtime of ours, driven through the public contract only.
+
+Forms: `runtime`, its name, with its default options; of `pjrt`, `devices`: one
+CPU device uses all cores for each operation; of several logical ones each has a
+thread of its own.
+"""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
 from benchmarks import algorithms, preparation
 from benchmarks import workload as workload_lib
+from benchmarks.contenders import program
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.data import schema
+from tff_algos.runtimes import client_sources
 from tff_algos.runtimes import cohort as cohort_lib
+from tff_algos.runtimes import registry as runtimes
+from tff_algos.runtimes.vectorized import devices
 from tff_algos.training import client_state_store, loop
 
-BuildRuntime = Callable[
-  [algorithm_lib.FederatedAlgorithm, int], cohort_lib.Runtime
-]
 
-
-class MemorySource:
-  """A population held in memory; a `cohort.ClientSource`.
-
-  Attributes:
-    population: Clients of equal size.
-  """
-
-  def __init__(self, inputs: workload_lib.Inputs):
-    """Takes over the examples of the inputs."""
-    self._x, self._y = inputs.examples
-    num_examples = self._y.shape[1]
-    self._source = np.zeros(num_examples, np.int32)
-    client_ids = inputs.workload.client_ids
-    self.population = algorithm_lib.Population(
-      client_ids, np.full(len(client_ids), num_examples, np.int64)
-    )
-
-  def examples(self, client_index: int) -> schema.Examples:
-    """Returns one client's examples."""
-    held = client_index % len(self._y)
-    return schema.Examples(self._x[held], self._y[held], self._source)
-
-  def stream(self) -> Iterator[schema.Examples]:
-    """Yields the examples of all clients in their order."""
-    yield from map(self.examples, range(self.population.num_clients))
+def build_source(
+  workload: workload_lib.Workload, examples: tuple[np.ndarray, np.ndarray]
+) -> client_sources.ArraySource:
+  """Returns the population of a workload; its examples become read-only."""
+  arrays = *examples, np.zeros(workload.num_examples, np.int32)
+  for array in arrays:
+    array.flags.writeable = False  # Else each client would have a copy.
+  x, y, source = arrays
+  held = [(*one, source) for one in zip(x, y, strict=True)]
+  return client_sources.ArraySource(
+    {
+      client_id: held[i % len(held)]
+      for i, client_id in enumerate(workload.client_ids)
+    }
+  )
 
 
 class RuntimeContender:
@@ -63,7 +58,7 @@ class RuntimeContender:
     self._algorithm = algorithm
     self._runtime = runtime
     self._seed = inputs.workload.seed
-    self._source = MemorySource(inputs)
+    self._source = build_source(inputs.workload, inputs.examples)
     population = self._source.population
     self._state = loop.initial_server_state(
       algorithm, population.num_clients, self._seed
@@ -99,10 +94,20 @@ class RuntimeContender:
 
 
 @contextlib.contextmanager
-def open_contender(
-  inputs: workload_lib.Inputs, build_runtime: BuildRuntime
+def _open(
+  inputs: workload_lib.Inputs, form: Mapping[str, Any]
 ) -> Iterator[RuntimeContender]:
-  """Yields a contender on the runtime that `build_runtime` makes."""
+  if form['runtime'] != 'tff':
+    devices.prepare_threads()
+  names = tuple(f'CPU:{i}' for i in range(form.get('devices', 0)))
   algorithm = algorithms.build_algorithm(inputs.workload)
-  with build_runtime(algorithm, inputs.workload.num_clients) as runtime:
+  with runtimes.build_runtime(
+    runtimes.RuntimeConfig(form['runtime'], names),
+    algorithm,
+    inputs.workload.num_clients,
+  ) as runtime:
     yield RuntimeContender(inputs, algorithm, runtime)
+
+
+if __name__ == '__main__':
+  program.main(_open)

@@ -8,6 +8,7 @@ from typing import Any
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors, sealed_json
 from tff_algos.experiments import experiment
+from tff_algos.runtimes import registry as runtimes
 from tff_algos.training import checkpoint
 
 _FILE = 'config.json'
@@ -72,8 +73,16 @@ def run_hash(workdir: str | os.PathLike[str]) -> str | None:
   return sealed_json.read(path, _REMEDY)['run_hash']
 
 
-def read(workdir: str | os.PathLike[str]) -> experiment.ExperimentConfig:
+def read(
+  workdir: str | os.PathLike[str],
+  runtime: runtimes.RuntimeConfig | None = None,
+) -> experiment.ExperimentConfig:
   """Returns the config of a trained run.
+
+  Args:
+    workdir: Folder of the run.
+    runtime: Replaces that of the run, which may have options that this version
+      lacks; None for that of the run.
 
   Raises:
     DataError: If `config.json` is missing, damaged or of another run.
@@ -89,7 +98,13 @@ def read(workdir: str | os.PathLike[str]) -> experiment.ExperimentConfig:
       raise errors.DataError(
         f'{path} is of another run than the checkpoints beside it. {_REMEDY}'
       )
+  values = content['config']
+  if runtime is not None:
+    values = {**values, 'runtime': config_lib.to_dict(runtime)}
   try:
-    return experiment.parse_plain(content['config'])
+    return experiment.parse_plain(values)
   except errors.ConfigError as error:
-    raise errors.ConfigError(f'{path}: {error}') from None
+    raise errors.ConfigError(
+      f'{path}: {error}. If an earlier version made the run, read it with that '
+      'version, or train it anew in another folder'
+    ) from None

@@ -17,7 +17,6 @@ from tff_algos.experiments import experiment
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import registry as runtimes
 from tff_algos.runtimes.distributed import process_group
-from tff_algos.runtimes.pjrt import pjrt_config
 
 
 class KeptRuntime:
@@ -26,8 +25,6 @@ class KeptRuntime:
   def __init__(self):
     """Creates an empty cache."""
     self._key: Any = None
-    # File of the runtime's calibration; empty if models need none.
-    self._calibration = ''
     self._stack = contextlib.ExitStack()
 
   def __enter__(self) -> 'KeptRuntime':
@@ -54,8 +51,7 @@ class KeptRuntime:
       The algorithm, and its runtime, entered.
     """
     key = (_computation(config, dataset), group)
-    calibration = config.runtime.pjrt.calibration
-    if key != self._key or self._calibration not in ('', calibration):
+    if key != self._key:
       self.close()
       self._algorithm = experiment.build_algorithm(config, dataset)
       self._runtime = self._stack.enter_context(
@@ -64,9 +60,6 @@ class KeptRuntime:
         )
       )
       self._key = key
-      is_auto = config.runtime.pjrt.form == pjrt_config.AUTO
-      if not (is_auto and self._algorithm.cluster_model.vectorizes):
-        self._calibration = calibration
     return self._algorithm, self._runtime  # pyright: ignore[reportReturnType]
 
   def close_after_failure(self, *exc_info: Any) -> None:
@@ -77,19 +70,16 @@ class KeptRuntime:
   def close(self) -> None:
     """Exits the runtime, if there is one."""
     self._key = self._algorithm = self._runtime = None
-    self._calibration = ''
     self._stack.close()
 
 
 def _computation(config, dataset) -> dict[str, Any]:
   """Returns the config entries that affect the graphs; mostly not the seed."""
   attackers = experiment.find_attackers(config, dataset)
-  runtime = config_lib.to_dict(config.runtime)
-  runtime['pjrt']['calibration'] = ''
   decides = {
     **experiment.identity(config, dataset),
     **config.continuation.identity(),  # The noise follows from it.
-    'runtime': runtime,
+    'runtime': config_lib.to_dict(config.runtime),
     'attackers': np.flatnonzero(attackers).tolist(),
     # Of it an identity may lack the budget, which ends a run.
     'privacy': config_lib.to_dict(config.privacy),

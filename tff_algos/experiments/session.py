@@ -23,9 +23,6 @@ from tff_algos.training import (
   loop,
 )
 
-# In the workdir.
-_CALIBRATION = 'accelerator.json'
-
 
 class Session(NamedTuple):
   """An open experiment.
@@ -136,7 +133,7 @@ def open_session(
   found = continuation.find_parent(
     folder, parent or config.continuation.parent, config.continuation
   )
-  effective = _calibrated_in(continued(config, found), folder)
+  effective = continued(config, found)
   devices.prepare_threads()
   devices.prepare_gpus(config.runtime.gpu_memory_limit_mib)
   with contextlib.ExitStack() as stack:
@@ -185,21 +182,6 @@ def open_session(
       )
     stack.push(kept.close_after_failure)
     yield opened
-
-
-def _calibrated_in(
-  config: experiment.ExperimentConfig, folder: pathlib.Path
-) -> experiment.ExperimentConfig:
-  """Returns the config whose accelerator is calibrated for its workdir."""
-  runtime = config.runtime
-  if runtime.name != 'pjrt' or runtime.pjrt.calibration:
-    return config
-  pjrt = dataclasses.replace(
-    runtime.pjrt, calibration=str(folder / _CALIBRATION)
-  )
-  return dataclasses.replace(
-    config, runtime=dataclasses.replace(runtime, pjrt=pjrt)
-  )
 
 
 def continued(

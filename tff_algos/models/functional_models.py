@@ -1,7 +1,7 @@
 """TFF's functional models (`tff.learning.models.FunctionalModel`) as ours."""
 
 from collections import OrderedDict
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -11,23 +11,9 @@ from tff_algos.core import model as model_lib
 from tff_algos.models import graph_checks
 from tff_algos.numerics import unit_dropout
 
-
-class FunctionalModel(Protocol):
-  """What is used of `tff.learning.models.FunctionalModel`."""
-
-  @property
-  def initial_weights(self) -> tuple[Any, Any]:
-    """Returns the trainable and the other weights, arrays."""
-    ...
-
-  @property
-  def input_spec(self) -> tuple[Any, Any]:
-    """Returns the `tf.TensorSpec`s of batches of features and labels."""
-    ...
-
-  def predict_on_batch(self, model_weights: Any, x: Any, training: bool) -> Any:
-    """Returns the outputs of a batch."""
-    ...
+# `tff.learning.models.FunctionalModel`: TFF has no type annotations, and this
+# room imports no TFF.
+FunctionalModel: TypeAlias = Any
 
 
 def from_functional(
@@ -41,8 +27,8 @@ def from_functional(
   regression apply (`core.model`).
 
   Args:
-    functional: Takes one tensor of features; has no other than trainable
-      weights.
+    functional: A `tff.learning.models.FunctionalModel` that takes one tensor of
+      features; has no other than trainable weights.
     num_outputs: Classes, or 1 for regression.
 
   Raises:

@@ -67,7 +67,9 @@ MODELS: dict[str, Entry] = {
   'resnet18': Entry(resnet.ResNetConfig, resnet.build_resnet18),
   'lenet': Entry(lenet.LeNetConfig, lenet.build_lenet),
   'alexnet': Entry(alexnet.AlexNetConfig, alexnet.build_alexnet),
-  'small_cnn': Entry(paper_cnns.SmallCnnConfig, paper_cnns.build_small_cnn),
+  'small_cnn': Entry(
+    decomposition.DecomposableConfig, paper_cnns.build_small_cnn
+  ),
   'transformer': Entry(
     transformer.TransformerConfig,
     transformer.build_transformer,

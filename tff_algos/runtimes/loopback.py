@@ -31,14 +31,6 @@ _WHOLE_PACKET, _NOTHING = 0xFFFFFFFF, 0
 _CLOSED = (errno.ENOENT, errno.EBADF, errno.ENOTSOCK)
 
 
-def is_loopback(address: str) -> bool:
-  """Returns whether the host of `host:port` is this machine's loopback.
-
-  Names other than localhost are not resolved, and count as other machines.
-  """
-  return hosts.is_loopback(hosts.split(address)[0])
-
-
 def require_trust(
   what: str, addresses: Iterable[str], is_trusted: bool
 ) -> None:
@@ -52,7 +44,9 @@ def require_trust(
   Raises:
     ConfigError: If one is beyond loopback and the network is not trusted.
   """
-  beyond = [one for one in addresses if not is_loopback(one)]
+  beyond = [
+    one for one in addresses if not hosts.is_loopback(hosts.split(one)[0])
+  ]
   if not beyond:
     return
   fact = (

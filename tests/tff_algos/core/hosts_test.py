@@ -15,7 +15,9 @@ from tff_algos.core import hosts
     ('0.0.0.0', False),
     ('::', False),
     ('10.0.0.1', False),
+    ('fd00::2', False),
     ('localhost.example.org', False),
+    ('127.0.0.1.example.org', False),
     ('', False),
   ],
 )

@@ -1,8 +1,6 @@
 """One runtime for several sessions: when it is kept, and that nothing changes."""
 
-import contextlib
 import dataclasses
-import types
 
 import numpy as np
 import pytest
@@ -18,7 +16,6 @@ from tff_algos.experiments import (
   training,
 )
 from tff_algos.runtimes import debug_runtime
-from tff_algos.runtimes.pjrt import pjrt_config
 
 
 def _config(runtime):
@@ -160,32 +157,3 @@ def test_runs_that_share_graphs_are_what_they_are_alone(
       _, server_state = opened.restore()
       found.append([server_state, opened.store.load(np.arange(24))])
   tf.nest.map_structure(np.testing.assert_array_equal, *found)
-
-
-@pytest.mark.parametrize(('vectorizes', 'is_shared'), [(True, 1), (False, 0)])
-def test_what_an_accelerator_calibrates_belongs_to_one_workdir(
-  vectorizes, is_shared, config, digits_dataset, monkeypatch
-):
-  model = types.SimpleNamespace(vectorizes=vectorizes)
-  algorithm = types.SimpleNamespace(cluster_model=model)
-  monkeypatch.setattr(experiment, 'build_algorithm', lambda *_: algorithm)
-  monkeypatch.setattr(
-    runtime_cache.runtimes,
-    'build_runtime',
-    lambda *_: contextlib.nullcontext(object()),
-  )
-
-  def of(path):
-    pjrt = pjrt_config.PjrtConfig(calibration=path)
-    runtime = dataclasses.replace(config.runtime, name='pjrt', pjrt=pjrt)
-    return dataclasses.replace(config, runtime=runtime)
-
-  with (
-    experiment.open_dataset(digits_dataset) as dataset,
-    runtime_cache.KeptRuntime() as kept,
-  ):
-    first, again, other = (
-      kept.open(of(path), dataset)[1] for path in ('a', 'a', 'b')
-    )
-  assert again is first
-  assert (other is first) == is_shared

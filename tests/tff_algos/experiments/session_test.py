@@ -8,7 +8,6 @@ import pytest
 from tff_algos.core import errors
 from tff_algos.experiments import session
 from tff_algos.runtimes import registry as runtimes
-from tff_algos.runtimes.pjrt import pjrt_config
 from tff_algos.training import continuation, loop
 
 
@@ -114,27 +113,3 @@ def test_what_was_opened_is_closed_again(finished_run):
       raise KeyboardInterrupt
   assert not [child for child in myself.children() if 'worker' in child.name()]
   assert {file.path for file in myself.open_files()} <= files
-
-
-@pytest.mark.parametrize(
-  ('name', 'given', 'expected'),
-  [('pjrt', '', 'accelerator.json'), ('pjrt', '/a', '/a'), ('debug', '', '')],
-)
-def test_an_accelerator_is_calibrated_for_the_workdir(
-  name, given, expected, finished_run
-):
-  seen = []
-
-  class Kept:
-    def open(self, config, *unused):
-      seen.append(config.runtime.pjrt.calibration)
-      raise KeyboardInterrupt
-
-  runtime = runtimes.RuntimeConfig(
-    name, pjrt=pjrt_config.PjrtConfig(calibration=given)
-  )
-  config = dataclasses.replace(finished_run.config, runtime=runtime)
-  with pytest.raises(KeyboardInterrupt):
-    with session.open_session(config, finished_run.folder, kept=Kept()):
-      pass
-  assert seen == [expected and str(finished_run.folder / expected)]

@@ -14,6 +14,7 @@ from tff_algos.experiments import experiment, resolved_config, session
 from tff_algos.experiments.analyses import refusals
 from tff_algos.models.factors import decomposition
 from tff_algos.numerics import factored_weights, trees
+from tff_algos.runtimes import registry as runtimes
 
 
 class Trajectory(NamedTuple):
@@ -65,7 +66,8 @@ def read(
   trajectories, first = [], None
   for folder in folders:
     label = os.path.relpath(folder, start)
-    config = resolved_config.read(folder)
+    # The runs may be of other machines; no round is computed here.
+    config = resolved_config.read(folder, runtimes.RuntimeConfig())
     refusals.check_not_private(config, f'{label}: binaries.landscape')
     refusals.check_not_low_rank(config, f'{label}: binaries.landscape')
     with session.open_session(config, folder) as opened:

@@ -6,7 +6,6 @@ the version. What needs the parent's examples (its clients' losses) is then
 reported as missing.
 """
 
-import dataclasses
 import os
 import pathlib
 import shutil
@@ -204,10 +203,9 @@ def _compare_clusters(
       "the parent's dataset version was removed, and its models are restored "
       'with it'
     )
-  # The parent may have run on another machine.
-  theirs = dataclasses.replace(
-    resolved_config.read(parent), runtime=config.runtime
-  )
+  # The parent may have run on another machine, or have runtime options of an
+  # earlier version.
+  theirs = resolved_config.read(parent, config.runtime)
   with session.open_session(theirs, parent) as opened:
     chosen, server_state = opened.restore(round_choice)
     now, before = (

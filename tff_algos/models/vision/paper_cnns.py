@@ -4,20 +4,15 @@ Each convolution and each dense layer but the last is followed by ReLU. The
 builders raise what `convolutional.build` raises.
 """
 
-import dataclasses
-
 from tff_algos.core import model as model_lib
 from tff_algos.models.factors import decomposition
 from tff_algos.models.vision import convolutional
 
 
-@dataclasses.dataclass(frozen=True)
-class SmallCnnConfig(decomposition.DecomposableConfig):
-  """`small_cnn` has no options besides those of `DecomposableConfig`."""
-
-
 def build_small_cnn(
-  config: SmallCnnConfig, input_shape: tuple[int, ...], num_outputs: int
+  config: decomposition.DecomposableConfig,
+  input_shape: tuple[int, ...],
+  num_outputs: int,
 ) -> model_lib.Model:
   """Returns a small network: two 5x5 convolutions, one hidden layer.
 

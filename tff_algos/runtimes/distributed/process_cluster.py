@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tff_algos.core import checks, errors, hosts
-from tff_algos.runtimes import loopback
 
 _VARIABLE = 'TF_CONFIG'
 # A chief is the first worker, under another name.
@@ -47,7 +46,9 @@ class Cluster(NamedTuple):
   @property
   def is_on_loopback(self) -> bool:
     """Returns whether all processes are on this machine, by their addresses."""
-    return all(loopback.is_loopback(address) for address in self.addresses)
+    return all(
+      hosts.is_loopback(hosts.split(address)[0]) for address in self.addresses
+    )
 
   @property
   def port(self) -> int:

@@ -6,12 +6,7 @@ import sys
 
 from tff_algos.core import cache_folder, checks
 
-AUTO, VECTORIZED, LOOP, CALIBRATED = FORMS = (
-  'auto',
-  'vectorized',
-  'loop',
-  'calibrated',
-)
+AUTO, VECTORIZED, LOOP = FORMS = ('auto', 'vectorized', 'loop')
 
 # Beside the environment of this program, as `make env-accelerator` makes it.
 _PYTHON = pathlib.Path(sys.prefix).parent / '.venv-accelerator/bin/python'
@@ -24,17 +19,14 @@ class PjrtConfig:
   Attributes:
     python: Python of the worker's environment, which has jax and NumPy; empty
       for that of `make env-accelerator`.
-    clients_per_block: Clients computed at once; 0 chooses: on a CPU by the size
-      of the model, or of the upload if it is larger, at most 50; elsewhere as
-      many as a quarter of the memory holds, at most 1000. Results change by no
-      more than the rounding of sums.
+    clients_per_block: Clients computed at once; 0 chooses: on a CPU, or where
+      jax reports no memory, by the size of the model, or of the upload if it is
+      larger, at most 50; elsewhere as many as a quarter of the memory holds, at
+      most 1000. Results change by no more than the rounding of sums.
     form: Clients of a block: `'vectorized'`, convolutions in groups of
-      channels, one a client; `'loop'`, one after the other; `'calibrated'`, the
-      faster of both. `'auto'` vectorizes models without convolutions; with them
-      it loops on a CPU, and calibrates on other devices.
-    calibration: File of what a calibration chose, so that a resumed run repeats
-      its bits; empty for `accelerator.json` in the workdir of a session, else
-      none.
+      channels, one a client; `'loop'`, one after the other. `'auto'` loops on a
+      CPU if the model has convolutions or does not vectorize for another reason
+      (`core.model`), and vectorizes otherwise.
     cache: Folder of compiled programs; empty for
       `pjrt` in `core.cache_folder`.
     start_timeout_seconds: Maximal wait for the worker to answer, > 0.
@@ -43,7 +35,6 @@ class PjrtConfig:
   python: str = ''
   clients_per_block: int = 0
   form: str = 'auto'
-  calibration: str = ''
   cache: str = ''
   start_timeout_seconds: float = 60.0
 

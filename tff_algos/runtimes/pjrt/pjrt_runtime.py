@@ -10,7 +10,6 @@ server is updated here, as in the vectorized runtime.
 import contextlib
 import functools
 import itertools
-import time
 import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -25,7 +24,6 @@ from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation, phase_types
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes.pjrt import (
-  calibration,
   held_states,
   lowering,
   pjrt_config,
@@ -118,7 +116,7 @@ class PjrtRuntime:
     self._connection = connection or pjrt_connection.Connection(
       self._config, devices
     )
-    self._programs: dict[tuple[str, bool], _PhaseProgram] = {}
+    self._programs: dict[str, _PhaseProgram] = {}
     self._is_checked = False
     # Splits on the device: name, spans and number of rows.
     self._splits: weakref.WeakKeyDictionary[
@@ -135,8 +133,12 @@ class PjrtRuntime:
           "On a CPU the runtime 'vectorized', the default, took less CPU time "
           'where both were measured (benchmarks/README.md).'
         )
-      self._calibration = calibration.Calibration(
-        self._config.calibration, self._connection.device_kind
+      logging.info(
+        'The clients of a block are computed %s '
+        "(config.runtime.pjrt.form=%r; 'auto' loops over them on a CPU alone, "
+        'of models that do not vectorize, such as those with convolutions).',
+        'at once' if self._vectorizes else 'one after the other',
+        self._config.form,
       )
       self._stack = stack.pop_all()
     return self
@@ -166,7 +168,7 @@ class PjrtRuntime:
       RuntimeFailureError: If the worker died or failed.
     """
     server_state = tf.nest.map_structure(tf.convert_to_tensor, server_state)
-    program = self._prepare(phase, server_state, cohort)
+    program = self._prepare(phase, server_state)
     blocks_ = self._start(phase, program, cohort)
     sums, collection = program.pack(self._connection.finish())
     is_real = np.concatenate([block.is_real for block in blocks_])
@@ -273,10 +275,7 @@ class PjrtRuntime:
     return 4 * self._num_clients * each <= self._connection.memory_bytes
 
   def _prepare(
-    self,
-    phase: algorithm_lib.Phase,
-    server_state: Structure,
-    cohort: cohort_lib.Cohort,
+    self, phase: algorithm_lib.Phase, server_state: Structure
   ) -> _PhaseProgram:
     """Sends the message, and returns the program of a phase.
 
@@ -288,59 +287,29 @@ class PjrtRuntime:
     if phase.name in self._algorithm.phases and not self._is_checked:
       for name, other in self._algorithm.phases.items():
         if name == algorithm_lib.phase_purpose(name):
-          self._program(other, self._vectorizes(other) or False).check()
+          self._program(other).check()
       self._is_checked = True
-    vectorizes = self._vectorizes(phase)
-    program = self._program(phase, vectorizes or False)
+    program = self._program(phase)
     self._connection.keep(
       'message', _leaves(program.make_message(server_state))
     )
-    if vectorizes is None:
-      seconds = {
-        form: self._time(phase, self._program(phase, form), cohort)
-        for form in (True, False)
-      }
-      chosen = self._calibration.choose(
-        algorithm_lib.phase_purpose(phase.name), seconds
-      )
-      return self._program(phase, chosen)
     return program
 
-  def _vectorizes(self, phase: algorithm_lib.Phase) -> bool | None:
-    """Returns whether clients are vectorized; None to calibrate it."""
-    form = self._config.form
-    if form == pjrt_config.AUTO and self._algorithm.cluster_model.vectorizes:
-      form = pjrt_config.VECTORIZED
-    elif form == pjrt_config.AUTO and self._connection.platform == 'cpu':
-      form = pjrt_config.LOOP
-    if form in (pjrt_config.VECTORIZED, pjrt_config.LOOP):
-      return form == pjrt_config.VECTORIZED
-    return self._calibration.get(algorithm_lib.phase_purpose(phase.name))
+  @property
+  def _vectorizes(self) -> bool:
+    """Returns whether the clients of a block are computed at once."""
+    if self._config.form == pjrt_config.AUTO:
+      # On an H200 the loop was slower even with convolutions ("On an
+      # accelerator" in benchmarks/README.md).
+      is_cpu = self._connection.platform == 'cpu'
+      return self._algorithm.cluster_model.vectorizes or not is_cpu
+    return self._config.form == pjrt_config.VECTORIZED
 
-  def _time(
-    self,
-    phase: algorithm_lib.Phase,
-    program: _PhaseProgram,
-    cohort: cohort_lib.Cohort,
-  ) -> float:
-    """Returns the seconds of a block of clients, once it is compiled."""
-    block = cohort.part(slice(self._choose_size(program, cohort)))
-    seconds = 0.0
-    for _ in range(2):
-      start = time.perf_counter()
-      self._start(phase, program, block)
-      self._connection.finish()
-      seconds = time.perf_counter() - start
-    return seconds
-
-  def _program(
-    self, phase: algorithm_lib.Phase, vectorizes: bool
-  ) -> _PhaseProgram:
-    key = (phase.name, vectorizes)
-    if key not in self._programs:
+  def _program(self, phase: algorithm_lib.Phase) -> _PhaseProgram:
+    if phase.name not in self._programs:
       types = phase_types.types_of(self._algorithm, phase, self._num_clients)
-      self._programs[key] = _PhaseProgram(phase, types, vectorizes)
-    return self._programs[key]
+      self._programs[phase.name] = _PhaseProgram(phase, types, self._vectorizes)
+    return self._programs[phase.name]
 
   def _keep_split(
     self, source: cohort_lib.ClientSource
@@ -368,11 +337,13 @@ class PjrtRuntime:
     trained = blocks.trained_bytes(
       self._algorithm.cluster_model.weights_spec(), types.output.result
     )
-    if self._connection.platform == 'cpu':
+    memory = self._connection.device_bytes
+    # jax does not know the memory of every device.
+    if self._connection.platform == 'cpu' or not memory:
       return blocks.size_of_cache(trained)
     capacity = int(cohort.num_examples.max())
     each = blocks.working_bytes(trained, types.clients.data, capacity)
-    return min(max(self._connection.device_bytes // 4 // each, 1), _MOST)
+    return min(max(memory // 4 // each, 1), _MOST)
 
 
 class Group(NamedTuple):

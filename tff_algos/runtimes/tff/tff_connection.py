@@ -1,29 +1,14 @@
 """Connection to a TFF worker: gRPC channel and execution context."""
 
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import grpc
 import tensorflow as tf
 
 from tff_algos.core import errors, tff_compat
+from tff_algos.runtimes.tff import local_worker, remote_worker
 
-
-class Worker(Protocol):
-  """A TFF worker process, local or remote."""
-
-  @property
-  def address(self) -> str:
-    """Returns `host:port`."""
-    ...
-
-  def start(self) -> None:
-    """Returns when the worker answers; raises RuntimeFailureError if not."""
-
-  def check_alive(self) -> None:
-    """Raises RuntimeFailureError if the worker is gone."""
-
-  def close(self) -> None:
-    """Ends the worker if this process started it."""
+Worker: TypeAlias = local_worker.LocalWorker | remote_worker.RemoteWorker
 
 
 class Connection:

@@ -5,7 +5,7 @@ import pytest
 
 from configs.filter_decomposition import global_models
 from tests.testing import csv_files
-from tff_algos.core import errors
+from tff_algos.core import errors, sealed_json
 from tff_algos.experiments import (
   datasets,
   experiment,
@@ -47,6 +47,11 @@ def folder(tmp_path_factory):
 def runs(folder):
   """With those that `factors` is compared with."""
   _train(folder / 'plain', model__decomposition__num_atoms=0)
+  # As of a version with another option of runtimes.
+  path = folder / 'plain' / 'config.json'
+  content = sealed_json.read(path, '')
+  content['config']['runtime']['removed'] = 1
+  sealed_json.write(path, content)
   _train(folder / 'wider', 1, model__normalization='group')
   _train(folder / 'elsewhere', 1, dataset__seed=1)
   return folder

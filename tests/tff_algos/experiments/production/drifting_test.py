@@ -130,15 +130,20 @@ def test_the_same_data_do_not_drift(parent, tmp_path):
   assert not any(b'/tmp' in content for content in before.values())
 
 
-def test_the_parent_may_have_run_on_another_machine(parent, tmp_path):
+def test_the_parent_may_have_run_on_another_machine_or_version(
+  parent, tmp_path
+):
   folder, config = parent
   shutil.copytree(folder, tmp_path / 'parent', symlinks=True)
   runtime = runtimes.RuntimeConfig('vectorized', devices=('GPU:7',))
   path = tmp_path / 'parent' / 'config.json'
   content = sealed_json.read(path, '')
-  content['config']['runtime'] = config_lib.to_dict(runtime)
+  content['config']['runtime'] = config_lib.to_dict(runtime) | {'removed': 1}
   sealed_json.write(path, content)
-  assert resolved_config.read(tmp_path / 'parent').runtime == runtime
+  with pytest.raises(
+    errors.ConfigError, match="config.json: .*'removed'.*train it anew"
+  ):
+    resolved_config.read(tmp_path / 'parent')
   (tmp_path / 'child').mkdir()
   (version,) = (folder / 'dataset' / 'versions').iterdir()
   os.symlink(version, tmp_path / 'child' / 'dataset')

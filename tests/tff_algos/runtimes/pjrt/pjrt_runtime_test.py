@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import accelerator, running_sum, toys
-from tff_algos.core import errors, sealed_json
+from tff_algos.core import errors
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes.pjrt import pjrt_config, pjrt_connection, pjrt_runtime
@@ -161,9 +161,7 @@ def test_states_stay_on_the_device_between_any_cohorts(
 
 @pytest.mark.verify
 @accelerator.needed
-def test_what_does_not_vectorize_by_itself_is_calibrated_once(
-  tmp_path, monkeypatch
-):
+def test_what_does_not_vectorize_by_itself_is_looped_over_on_a_cpu(monkeypatch):
   algorithm = running_sum.algorithm(vectorizes=False)
   compiled = []
   compile_ = pjrt_connection.Connection.compile
@@ -174,28 +172,18 @@ def test_what_does_not_vectorize_by_itself_is_calibrated_once(
       compiled.append(program.name.split(', ')[0]) or compile_(self, program)
     ),
   )
-  path = tmp_path / 'accelerator.json'
 
   def run(form):
     compiled.clear()
-    config = pjrt_config.PjrtConfig(form=form, calibration=str(path))
+    config = pjrt_config.PjrtConfig(form=form)
     with pjrt_runtime.PjrtRuntime(algorithm, 3, config) as runtime:
       source = running_sum.source([1.0], [2.0], [3.0])
       state, *_ = toys.run_rounds(algorithm, source, 1, runtime=runtime)
     assert state.total == 6
     return compiled
 
-  assert run('auto') == ['add in a loop']  # On a CPU.
+  assert run('auto') == ['add in a loop']
   assert run('vectorized') == ['add at once']
-  assert not path.exists()
-  *both, chosen = run('calibrated')
-  assert {*both} == {'add at once', 'add in a loop'}
-  saved = sealed_json.read(path, '')
-  assert saved['vectorizes'] == {'add': chosen == 'add at once'}
-  # Turned round, to see that it is not measured again.
-  saved['vectorizes']['add'] = chosen != 'add at once'
-  sealed_json.write(path, saved)
-  assert run('calibrated') == [*({*both} - {chosen})]
 
 
 @accelerator.needed
@@ -233,6 +221,7 @@ def test_what_cannot_be_lowered_is_refused_before_the_first_round():
     # of three: x, y and the mask.
     ('gpu', 4 * 7 * 4 * (6 * 4 + 6 * 3), 7),
     ('gpu', 1, 1),
+    ('gpu', 0, 50),  # Where jax reports none.
   ],
 )
 def test_blocks_fill_a_quarter_of_an_accelerator(
@@ -256,15 +245,27 @@ def test_blocks_fill_a_quarter_of_an_accelerator(
   assert sizes == [expected]
 
 
-def test_the_worker_ends_if_its_calibration_cannot_be_read(tmp_path):
-  connection = mock.MagicMock(platform='gpu', device_kind='H100, jax 1')
-  config = pjrt_config.PjrtConfig(calibration=str(tmp_path))
+@pytest.mark.parametrize(
+  ('platform', 'form', 'vectorizes', 'words'),
+  [
+    ('gpu', 'auto', False, 'at once'),
+    ('cpu', 'auto', False, 'one after the other'),
+    ('cpu', 'auto', True, 'at once'),
+    ('cpu', 'vectorized', False, 'at once'),
+    ('gpu', 'loop', True, 'one after the other'),
+  ],
+)
+def test_convolutions_are_looped_over_on_a_cpu_or_if_named(
+  platform, form, vectorizes, words, caplog
+):
   runtime = pjrt_runtime.PjrtRuntime(
-    running_sum.algorithm(), 2, config, connection=connection
+    running_sum.algorithm(vectorizes=vectorizes),
+    2,
+    pjrt_config.PjrtConfig(form=form),
+    connection=mock.MagicMock(platform=platform),
   )
-  with pytest.raises(errors.DataError, match='calibration'), runtime:
-    pass
-  connection.__exit__.assert_called_once()
+  with caplog.at_level('INFO', logger='absl'), runtime:
+    assert f'of a block are computed {words} ' in caplog.text
 
 
 @pytest.mark.parametrize(
