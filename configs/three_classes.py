@@ -1,6 +1,7 @@
 """Shared config of pFedKM's clients of three classes.
 
-`configs/{pfedkm,ifca,per_fed_avg,l2gd}/three_classes.py` extend it. These
+`configs/{pfedkm,ifca}/three_classes.py` extend it: the paper's systems, pFedMe
+as pFedKM with one cluster; Per-FedAvg and L2GD it names, but did not run. These
 are the real data of Tang, Guo and Guo (2021), Table 2: 40 clients, all of them in
 every round, three of ten classes each, 75 % of a client's images for training and
 25 % for testing, in four columns:

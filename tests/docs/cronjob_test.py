@@ -1,5 +1,6 @@
-"""The example CronJob: what Kubernetes needs of it, and its command."""
+"""The example CronJob and the line of cron: what their schedulers need."""
 
+import re
 import shlex
 
 import pytest
@@ -62,3 +63,15 @@ def test_its_command_is_a_night_on_the_volume(job, launcher):
   (volume,) = pod['volumes']
   assert mount['name'] == volume['name']
   assert flags['workdir'].startswith(f'{mount["mountPath"]}/')
+
+
+def test_line_of_cron_escapes_percents_and_logs_beside_the_workdir():
+  page = (programs.ROOT / 'docs' / 'production.md').read_text()
+  (line,) = re.findall(r'^15 2 \* \* \* .*', page, re.MULTILINE)
+  assert r'$(date +\%F)' in line
+  assert not re.search(r'(?<!\\)%', line)  # cron's line break.
+  (workdir,) = re.findall('--workdir=(.*?) ', line)
+  logs = re.findall('2?>>(.*?)(?= |$)', line)
+  # The shell opens them before the first run has made the workdir.
+  assert len(logs) == 2
+  assert not [log for log in logs if log.startswith(f'{workdir}/')]

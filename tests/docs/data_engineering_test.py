@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 
 import pytest
 
@@ -12,12 +13,6 @@ from pipelines.engines import runner
 from tests.testing import ports, programs
 
 _TEXT = (programs.ROOT / 'docs' / 'data_engineering.md').read_text()
-_COMMANDS = [
-  command.replace('\\\n', ' ')
-  for command in re.findall(
-    r'-m binaries\.preprocess(?:[^\n`]|\\\n)*', _TEXT.replace('\n  ', ' ')
-  )
-]
 _ENGINES = re.findall(r'^\| `(--(?:runner|direct)[^`]*)` \|', _TEXT, re.M)
 
 
@@ -29,27 +24,11 @@ def test_flags_in_the_text_are_flags_of_the_program(launcher):
     assert re.search(rf'--(\[no\])?{flag.removeprefix("no")}:', known), flag
 
 
-def test_line_for_cron_runs(launcher, tmp_path):
-  (line,) = [command for command in _COMMANDS if '$(date' in command]
-  # cron takes a bare % for a line break.
-  line, *logs = re.split(' 2?>>', line)
-  line = line.replace(r'$(date +\%F)', '2026-11-20')
-  assert '%' not in line
-  module, *flags = shlex.split(line)[1:]
-  # The shell opens them before the first run has made the workdir.
-  (workdir,) = re.findall('--workdir=(.*?) ', line)
-  assert len(logs) == 2
-  assert not [log for log in logs if log.startswith(f'{workdir}/')]
-  flags.append(f'--workdir={tmp_path}')
-  program = launcher.run(module, *flags)
-  assert program.returncode == 0, program.stderr
-  assert (tmp_path / 'dataset' / 'as_of' / '2026-11-20').exists()
-
-
 @pytest.fixture(name='shell')
 def _shell(tmp_path):
   """Starts printed lines in the checkout; ends what still runs."""
-  environment = {**os.environ, 'TMPDIR': str(tmp_path)}
+  path = f'{os.path.dirname(sys.executable)}{os.pathsep}{os.environ["PATH"]}'
+  environment = {**os.environ, 'PATH': path, 'TMPDIR': str(tmp_path)}
   environment.pop('PYTHONPATH', None)
   started = []
 
@@ -83,7 +62,7 @@ def _fenced(start):
 
 @pytest.mark.verify
 def test_dask_cluster_builds_as_printed(shell, tmp_path):
-  lines = _fenced('.venv/bin/dask scheduler')
+  lines = _fenced('dask scheduler')
   assert len(lines) == 3
   (address,) = ports.free_addresses(1)
   host, port = address.split(':')
@@ -102,7 +81,7 @@ def test_dask_cluster_builds_as_printed(shell, tmp_path):
 
 @pytest.mark.verify
 def test_first_command_builds_as_printed(shell):
-  start = '.venv/bin/python -m binaries.preprocess'
+  start = 'python -m binaries.preprocess'
   config = '--config=configs/fed_soft/digits.py'
   (line,) = _fenced(f'{start} {config} \\\n  --workdir=runs/digits')
   program = shell(line)

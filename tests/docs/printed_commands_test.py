@@ -1,8 +1,9 @@
 """The commands in the code blocks of the pages work, exactly as printed.
 
-A page is one shell script, in a folder that looks like the checkout and has
-data and runs of its own. README's commands come first, and the other pages go on with
-its runs. Commands in a sentence are read by `commands_test.py` alone.
+But for those that `_NOT_RUN` lists with the reason. A page is one shell script,
+in a folder that looks like the checkout and has data and runs of its own.
+README's commands come first, and the other pages go on with its runs.
+Commands in a sentence are read by `commands_test.py` alone.
 """
 
 import contextlib
@@ -38,6 +39,7 @@ _NOT_RUN = (
   (_README, 'jupyter lab', 'opens a browser'),
   ('CONTRIBUTING.md', 'make env', 'needs the network'),
   ('CONTRIBUTING.md', 'make test', 'is this suite'),
+  ('CONTRIBUTING.md', 'bazel ', 'needs Bazel, and rebuilds everything'),
   ('benchmarks/README.md', 'make growth', 'minutes: growth_test.py runs it'),
   ('benchmarks/README.md', 'make bench-', 'needs the network, or half an hour'),
   ('benchmarks/README.md', 'make bench  ', 'half an hour'),
@@ -49,7 +51,6 @@ _NOT_RUN = (
     for part in ('accelerator.pack', 'mlp1000.pyz', 'accelerator.report')
   ),
   ('docs/airflow.md', '', 'needs Airflow and the network'),
-  ('docs/bazel.md', '', 'needs Bazel, and rebuilds everything'),
   ('docs/data_engineering.md', 'make bench-data', 'several minutes'),
   (
     'docs/data_engineering.md',
@@ -61,12 +62,14 @@ _NOT_RUN = (
     ('docs/own_data.md', part, 'needs the download: own_data_test.py')
     for part in ('beijing_air.py', 'binaries.inspect', 'data/air.py')
   ),
-  ('docs/vulnerabilities.md', '', 'needs the network'),
+  ('docs/threat_model.md', '', 'needs the network'),
   *(
     ('docs/data_engineering.md', part, 'data_engineering_test.py runs it')
     for part in (
-      *('multi_processing', 'dask scheduler', 'dask worker', 'DaskRunner'),
-      '15 2 * * *',
+      'multi_processing',
+      'dask scheduler',
+      'dask worker',
+      'DaskRunner',
     )
   ),
   ('docs/privacy.md', 'binaries.sweep', _SWEEP),

@@ -42,21 +42,33 @@ def _collected(algorithm):
     for name, collected in fields.items()
     if collected
   ]
-  return '; '.join(phases) or 'none'
+  return '; '.join(phases)
 
 
 def _table():
   rows = [
-    f'| `{one.name}` | {learning_process.refusal(one) or "accepted"} '
-    f'| {_collected(one)} |\n'
+    f'| `{one.name}` | {collected} |\n'
     for one in _algorithms()
+    if (collected := _collected(one))
   ]
-  head = '| algorithm | as a learning process | results that are collected |\n'
-  return ''.join([head, '|---|---|---|\n', *rows])
+  head = '| algorithm | results that are collected |\n'
+  return ''.join([head, '|---|---|\n', *rows])
 
 
 def test_the_page_has_the_table():
   assert _TABLE.findall(_PAGE.read_text()) == [_table()]
+
+
+def test_learning_processes_are_those_that_the_page_names():
+  accepted = [
+    one.name for one in _algorithms() if not learning_process.refusal(one)
+  ]
+  assert accepted == ['fed_avg', 'filter_decomposition']
+  said = ' '.join(_PAGE.read_text().split())
+  assert (
+    'That is `fed_avg`, with the options of FedProx and FedOpt, and' in said
+  )
+  assert 'and filter decomposition with it as host.' in said
 
 
 def test_algorithm_and_factories_of_the_page_are_built():

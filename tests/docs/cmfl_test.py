@@ -1,4 +1,4 @@
-"""`docs/consensus.md`: its example works, and its table is what holds."""
+"""`docs/cmfl.md`: its example works, and its table is what holds."""
 
 import re
 
@@ -7,13 +7,13 @@ import numpy as np
 from tests.testing import programs
 from tff_algos.algorithms.cmfl.consensus import behaviours, quorum
 
-_TEXT = (programs.ROOT / 'docs' / 'consensus.md').read_text()
+_TEXT = (programs.ROOT / 'docs' / 'cmfl.md').read_text()
 
 
 def test_example_works():
   (code,) = re.findall(r'```python\n(.*?)```', _TEXT, re.DOTALL)
   names = {'new_weights': np.ones(3), 'selected_ids': ['frank', 'grace']}
-  exec(compile(code, 'docs/consensus.md', 'exec'), names)
+  exec(compile(code, 'docs/cmfl.md', 'exec'), names)
   agreed = names['agreed']
   assert agreed.value == names['proposal']
   assert agreed.suspects == {'eve'}
