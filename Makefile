@@ -91,13 +91,12 @@ demo: env ## run an experiment, raw data to served prediction; WORKDIR=DIR
 	.venv/bin/python -m binaries.run --config=configs/fed_soft/digits.py \
 	  --workdir='$(WORKDIR)'
 
-# The costliest groups of tests come first, as tests/costs.json says.
+# tests/testing/suite.py orders the groups of tests.
 PYTEST := .venv/bin/python -m pytest -n logical --maxprocesses=8 \
-  --dist=loadgroup --no-loadscope-reorder
+  --dist=loadgroup --no-loadscope-reorder --durations=25 \
+  $(if $(SHUFFLE),--shuffle=$(SHUFFLE))
 
-PYTEST += $(if $(RECORD),--record-costs) $(if $(SHUFFLE),--shuffle=$(SHUFFLE))
-
-test: env env-accelerator ## run the tests of the first tier; SHUFFLE=SEED, RECORD=1
+test: env env-accelerator ## run the tests of the first tier; SHUFFLE=SEED
 	$(PYTEST)
 
 verify: env env-accelerator ## run the second tier: theory, sweeps, kills, mutation tests
@@ -164,32 +163,29 @@ wheel: env ## build dist/*.whl, without network
 	  --no-build-isolation --wheel-dir=dist .
 	rm -rf build/lib build/bdist.* tff_algos.egg-info
 
-# TFF's own pins cannot be met; pyproject.toml overrides them, which uv honours.
-lock: ## resolve pyproject.toml into both locks; UPGRADE=1 upgrades versions
-	@set -e; $(FIND_PYTHON); resolver=$$(mktemp -d); \
-	trap 'rm -rf "$$resolver"' EXIT INT TERM; \
-	"$$python" -m venv "$$resolver"; \
-	"$$resolver/bin/python" -m pip install --quiet uv; \
-	compile() { "$$resolver/bin/uv" pip compile --quiet pyproject.toml \
-	  --python-version 3.11 --generate-hashes --no-header \
-	  $(if $(UPGRADE),--upgrade) "$$@"; }; \
-	compile --extra all --extra dev --output-file requirements.lock; \
-	compile --extra all --extra dev --extra cuda \
-	  --output-file requirements-cuda.lock; \
-	for device in cpu cuda12 cuda13 tpu; do \
-	  "$$resolver/bin/uv" pip compile --quiet --no-config --python-version 3.11 \
-	    --generate-hashes --no-header $(if $(UPGRADE),--upgrade) \
-	    $(ACCELERATOR)/$$device.in \
-	    --output-file $(ACCELERATOR)/$$device.lock; \
-	done
-
-# Runs a tool of a pinned package in an environment of its own.
+# Runs a tool of a package in an environment of its own.
 define WITH_TOOL
 set -e; $(FIND_PYTHON); tool=$$(mktemp -d); \
 trap 'rm -rf "$$tool"' EXIT INT TERM; \
 "$$python" -m venv "$$tool"; \
 "$$tool/bin/python" -m pip install --quiet --disable-pip-version-check
 endef
+
+# TFF's own pins cannot be met; pyproject.toml overrides them, which uv honours.
+lock: ## resolve pyproject.toml into both locks; UPGRADE=1 upgrades versions
+	@$(WITH_TOOL) uv; \
+	compile() { "$$tool/bin/uv" pip compile --quiet pyproject.toml \
+	  --python-version 3.11 --generate-hashes --no-header \
+	  $(if $(UPGRADE),--upgrade) "$$@"; }; \
+	compile --extra all --extra dev --output-file requirements.lock; \
+	compile --extra all --extra dev --extra cuda \
+	  --output-file requirements-cuda.lock; \
+	for device in cpu cuda12 cuda13 tpu; do \
+	  "$$tool/bin/uv" pip compile --quiet --no-config --python-version 3.11 \
+	    --generate-hashes --no-header $(if $(UPGRADE),--upgrade) \
+	    $(ACCELERATOR)/$$device.in \
+	    --output-file $(ACCELERATOR)/$$device.lock; \
+	done
 
 sbom: ## list the packages of the lock as CycloneDX JSON, build/sbom.json
 	@$(WITH_TOOL) cyclonedx-bom==7.5.0; mkdir -p build; \

@@ -12,7 +12,6 @@ from tff_algos.core import errors
 from tff_algos.models import keras_models
 from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes.pjrt import pjrt_config, pjrt_runtime
-from tff_algos.runtimes.tff import tff_runtime
 
 L = tf.keras.layers
 _NUM_CLIENTS = 4
@@ -99,14 +98,6 @@ def test_pjrt_refuses_a_loop_of_keras():
 )
 @pytest.mark.parametrize('name', ['fed_avg', 'fed_em'])
 def test_runtimes_agree(name, build_fn, shape):
-  algorithm = _build(name, build_fn, shape)
-  expected, *others = [
-    _run(algorithm, runtime, shape)
-    for runtime in (
-      debug_runtime.DebugRuntime(algorithm, _NUM_CLIENTS),
-      toys.block_runtime(algorithm, _NUM_CLIENTS),
-      tff_runtime.TffRuntime(algorithm, _NUM_CLIENTS),
-    )
-  ]
-  for other in others:
-    contract.assert_close(other, expected)
+  contract.run_on_all_runtimes(
+    _build(name, build_fn, shape), toys.image_clients(_NUM_CLIENTS, shape)
+  )

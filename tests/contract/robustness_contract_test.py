@@ -10,9 +10,6 @@ from tests.testing import contract, toys
 from tff_algos.adversaries import attacks
 from tff_algos.algorithms import registry
 from tff_algos.core import errors
-from tff_algos.runtimes import debug_runtime
-from tff_algos.runtimes.tff import tff_runtime
-from tff_algos.runtimes.vectorized import vectorized_runtime
 
 _IS_ATTACKER = np.array([True, False, False, True, False])
 _WITH_RULES = [
@@ -96,10 +93,6 @@ def _attack(algorithm, name, is_attacker=_IS_ATTACKER):
   return attacks.attack(algorithm, config, is_attacker)
 
 
-def _run(algorithm, runtime):
-  return toys.run_rounds(algorithm, contract.build_source(), 2, runtime=runtime)
-
-
 # One batch a client and epoch.
 _SOURCE = contract.build_source((3, 0, 1, 4, 2))
 
@@ -115,13 +108,7 @@ def _plain(name):
 @pytest.mark.parametrize('name, model, aggregation, attack', _CASES)
 def test_runtimes_agree_under_attack(name, model, aggregation, attack):
   algorithm = _attack(_build(name, aggregation, model), attack)
-  expected = _run(algorithm, debug_runtime.DebugRuntime(algorithm, 5))
-  for runtime_class in (
-    vectorized_runtime.VectorizedRuntime,
-    tff_runtime.TffRuntime,
-  ):
-    with runtime_class(algorithm, 5) as runtime:
-      contract.assert_close(_run(algorithm, runtime), expected)
+  contract.run_on_all_runtimes(algorithm, contract.build_source())
 
 
 @pytest.mark.parametrize('name', registry.ALGORITHMS)

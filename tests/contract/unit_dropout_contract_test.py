@@ -11,7 +11,6 @@ from tff_algos.core import errors
 from tff_algos.models import keras_models
 from tff_algos.numerics import unit_dropout
 from tff_algos.runtimes import debug_runtime
-from tff_algos.runtimes.tff import tff_runtime
 from tff_algos.runtimes.vectorized import vectorized_runtime
 from tff_algos.stages.client import local_training
 
@@ -131,17 +130,9 @@ def _keras(rate):
 
 def _assert_runtimes_agree(algorithm, plain):
   """Compares runtimes, and the algorithm with one that drops no units."""
-  expected, *others = (
-    _run(algorithm, runtime)
-    for runtime in (
-      toys.block_runtime(algorithm, _NUM_CLIENTS),
-      debug_runtime.DebugRuntime(algorithm, _NUM_CLIENTS),
-      tff_runtime.TffRuntime(algorithm, _NUM_CLIENTS),
-    )
-  )
-  for other in others:
-    contract.assert_close(other, expected)
-  _assert_drops(expected, plain)
+  shape = algorithm.cluster_model.input_shape
+  source = toys.image_clients(_NUM_CLIENTS, shape)
+  _assert_drops(contract.run_on_all_runtimes(algorithm, source), plain)
 
 
 def _assert_drops(found, plain):

@@ -1,6 +1,6 @@
 """Mutation check: do the tests near a line fail when the line is broken?
 
-    python -m tests.mutations [room ...] [--jobs N] [--out FILE]
+    python -m tests.mutations [room ...] [--jobs N]
 
 Packages that are slow to import are imported once, here; every run of pytest
 is a fork of this process, in a copy of the project with one mutation applied.
@@ -14,7 +14,6 @@ below 95 %; a mutation is broken; the tests fail without a mutation.
 import argparse
 import gc
 import importlib
-import json
 import logging
 import os
 import pathlib
@@ -40,7 +39,6 @@ def _parse_arguments() -> argparse.Namespace:
   )
   parser.add_argument('rooms', nargs='*', help='default: all')
   parser.add_argument('--jobs', type=int, default=os.cpu_count())
-  parser.add_argument('--out', type=pathlib.Path, help='the table as JSON')
   parser.add_argument(
     '--patience',
     type=float,
@@ -124,11 +122,9 @@ def _table(finished: Sequence[runs.Run]) -> dict[str, dict[str, float]]:
   return table
 
 
-def _report(finished: Sequence[runs.Run], out: pathlib.Path | None) -> int:
+def _report(finished: Sequence[runs.Run]) -> int:
   """Prints the table and what is wrong; returns the exit status."""
   table = _table(finished)
-  if out is not None:
-    out.write_text(json.dumps(table, indent=2) + '\n')
   print(f'\n{"room":24}mutations  killed  score  seconds')
   for room, row in table.items():
     print(
@@ -164,7 +160,7 @@ def main() -> int:
     return 1
   except KeyboardInterrupt:
     return 130
-  return _report(finished, arguments.out)
+  return _report(finished)
 
 
 if __name__ == '__main__':

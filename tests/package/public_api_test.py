@@ -84,7 +84,14 @@ _IMPORTS = {
       ),
     )
   ],
-  'pipelines': [({'apache_beam'}, ('pipelines.build_dataset',))],
+  'pipelines': [
+    ({'apache_beam'}, ('pipelines.build_dataset',)),
+    # Those of `binaries.preprocess`.
+    (
+      {'apache_beam', 'matplotlib', 'sklearn', 'tensorflow'},
+      ('tff_algos.experiments.datasets', 'tff_algos.experiments.experiment'),
+    ),
+  ],
 }
 _IMPORT = """
 import importlib, json, sys

@@ -9,8 +9,6 @@ As a control, another server of the same machine is attacked: what honest client
 notice then is that the machine is shared, and nothing that their server could mend.
 """
 
-# Protobuf creates the message classes at import.
-# pyright: reportAttributeAccessIssue=false
 import argparse
 import contextlib
 import json

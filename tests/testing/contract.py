@@ -146,6 +146,8 @@ VARIANTS = {
     },
     'shared_first': {
       'schedule': 'shared_first',
+      'canonical': ('last_layer',),
+      'mixing': 'probabilities',
       'membership': {'batch_size': 4, 'num_epochs': 2},
       'laplacian': {'weight': 0.1, 'affinity': 'uniform', 'form': 'degree'},
     },
@@ -423,6 +425,16 @@ def assert_close(actual, expected, *, may_be_invalid=False):
     assert_all_close(one.client_metrics, other.client_metrics)
     assert_all_close(one.server_metrics, other.server_metrics)
     assert one.num_invalid == other.num_invalid
+
+
+def run_on_all_runtimes(algorithm, source, num_rounds=2):
+  """Returns what `debug` gives; `vectorized` and `tff` must agree with it."""
+  expected = toys.run_rounds(algorithm, source, num_rounds)
+  for build in (toys.block_runtime, tff_runtime.TffRuntime):
+    with build(algorithm, source.population.num_clients) as runtime:
+      found = toys.run_rounds(algorithm, source, num_rounds, runtime=runtime)
+      assert_close(found, expected)
+  return expected
 
 
 def assert_all_close(one, other):

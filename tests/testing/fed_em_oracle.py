@@ -6,27 +6,12 @@ draw alike) and, written a second time, the hash that shuffles examples. Models
 are plain vectors; each is trained by itself, its gradients written out by hand.
 """
 
-import dataclasses
 from typing import NamedTuple
 
 import numpy as np
 
 from tests.testing import cohorts, index_hash
 from tff_algos.core import seeds
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-  """The options of the algorithm and of the solver."""
-
-  num_clusters: int = 2
-  cohort_size: int = 4
-  weighting: str = 'examples'
-  loss_scale: float = 0.5
-  epochs: int = 2
-  batch_size: int = 4
-  optimizer: str = 'sgd'
-  learning_rate: float = 0.05
 
 
 class Round(NamedTuple):
@@ -47,38 +32,38 @@ class Round(NamedTuple):
   mixture_loss: float
 
 
-def run(clients, client_ids, centers, options, num_rounds, seed):
+def run(clients, client_ids, centers, config, num_rounds, seed):
   """Returns a list of `Round`s.
 
   Args:
     clients: A list of (x `[n, P]`, y `[n]`); n may be 0.
     client_ids: Their names, for the seeds.
     centers: Of round 0, `[M, P]`.
-    options: `Options`.
+    config: The library's `FedEmConfig`.
     num_rounds: K.
     seed: The run's seed.
   """
   centers = np.array(centers, np.float64)
   available = np.flatnonzero([len(y) for _, y in clients])
   memberships = np.full(
-    (len(clients), options.num_clusters), 1 / options.num_clusters
+    (len(clients), config.num_clusters), 1 / config.num_clusters
   )
   rounds = []
   for t in range(1, num_rounds + 1):
-    drawn = cohorts.drawn(seed, t, available, options.cohort_size)
+    drawn = cohorts.drawn(seed, t, available, config.cohort_size)
     uploads, weights, met, unlikely = [], [], [], []
     for k in drawn:
       x, y = clients[k]
-      shares, surprise = _expect(x, y, centers, memberships[k], options)
+      shares, surprise = _expect(x, y, centers, memberships[k], config)
       unlikely.extend(surprise)
       memberships[k] = shares.mean(axis=0)
       client_seed = seeds.derive_seed(seed, 'train', t, client_ids[k])
       solved = [
-        _solve(x, y, shares[:, s], centers[s], options, client_seed)
-        for s in range(options.num_clusters)
+        _solve(x, y, shares[:, s], centers[s], config, client_seed)
+        for s in range(config.num_clusters)
       ]
       uploads.append([center for center, _ in solved])
-      weights.append(len(y) if options.weighting == 'examples' else 1)
+      weights.append(len(y) if config.weighting == 'examples' else 1)
       met.extend(sum(losses for _, losses in solved))
     centers = np.average(uploads, axis=0, weights=weights)
     rounds.append(
@@ -87,9 +72,9 @@ def run(clients, client_ids, centers, options, num_rounds, seed):
   return rounds
 
 
-def _expect(x, y, centers, membership, options):
+def _expect(x, y, centers, membership, config):
   """Each example's chances `[n, M]` and its negative log-likelihood `[n]`."""
-  logs = np.log(membership) - options.loss_scale * (
+  logs = np.log(membership) - config.loss_scale * (
     (x @ centers.T - y[:, np.newaxis]) ** 2
   )
   largest = logs.max(axis=1, keepdims=True)
@@ -98,24 +83,25 @@ def _expect(x, y, centers, membership, options):
   return likelihoods / total, -(largest + np.log(total))[:, 0]
 
 
-def _solve(x, y, shares, center, options, seed):
+def _solve(x, y, shares, center, config, seed):
   """One model of one client, and the weighted squared errors that it met."""
   w, met = center.copy(), []
   first, second, num_steps = np.zeros_like(w), np.zeros_like(w), 0
+  training = config.local_training
   for rows in index_hash.batches(
-    seed, options.epochs, len(y), options.batch_size
+    seed, training.num_local_epochs, len(y), training.batch_size
   ):
     errors = x[rows] @ w - y[rows]
     met.extend(shares[rows] * errors**2)
     gradient = x[rows].T @ (shares[rows] * errors) / len(rows)
-    gradient *= 2 * options.loss_scale
+    gradient *= 2 * config.loss_scale
     step = gradient
-    if options.optimizer == 'adam':
+    if training.optimizer.name == 'adam':
       num_steps += 1
       first = 0.9 * first + 0.1 * gradient
       second = 0.999 * second + 0.001 * gradient**2
       step = (first / (1 - 0.9**num_steps)) / (
         np.sqrt(second / (1 - 0.999**num_steps)) + 1e-8
       )
-    w = w - options.learning_rate * step
+    w = w - training.optimizer.learning_rate * step
   return w, np.array(met)

@@ -7,32 +7,12 @@ the hash that shuffles examples. Models are plain vectors; gradients are
 written out by hand.
 """
 
-import dataclasses
 from typing import NamedTuple
 
 import numpy as np
 
 from tests.testing import index_hash
 from tff_algos.core import seeds
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-  """The options of the algorithm and of the solver, by the paper's letters."""
-
-  num_clusters: int = 2
-  K: int = 2
-  tau: int = 2
-  sigma: float = 1e-4
-  lam: float = 0.1
-  selection: str = 'without_replacement'
-  start: str = 'own'
-  loss_scale: float = 1.0
-  epochs: int = 1
-  batch_size: int = 10
-  optimizer: str = 'sgd'
-  learning_rate: float = 0.1
-  momentum: float = 0.0
 
 
 class Round(NamedTuple):
@@ -56,7 +36,7 @@ class Round(NamedTuple):
   margin: float
 
 
-def run(clients, client_ids, centers, local_models, options, num_rounds, seed):
+def run(clients, client_ids, centers, local_models, config, num_rounds, seed):
   """Returns a list of `Round`s.
 
   Args:
@@ -64,29 +44,31 @@ def run(clients, client_ids, centers, local_models, options, num_rounds, seed):
     client_ids: Their names, for the seeds.
     centers: c of round 0, `[S, P]`.
     local_models: w of round 0, `[N, P]`.
-    options: `Options`.
+    config: The library's `FedSoftConfig`.
     num_rounds: T.
     seed: The run's seed.
   """
   centers = np.array(centers, np.float64)
   local_models = np.array(local_models, np.float64)
   sizes = np.array([len(y) for _, y in clients], np.float64)
-  shape = (len(clients), options.num_clusters)
-  importance = np.full(shape, float(options.sigma))
+  shape = (len(clients), config.num_clusters)
+  importance = np.full(shape, float(config.importance_smoother))
   margin, rounds = np.inf, []
   for t in range(num_rounds):
-    if t % options.tau == 0:
+    if t % config.estimation_interval == 0:
       margin = np.inf
       for k, (x, y) in enumerate(clients):
         if len(y):
-          importance[k], client_margin = _estimate(x, y, centers, options.sigma)
+          importance[k], client_margin = _estimate(
+            x, y, centers, config.importance_smoother
+          )
           margin = min(margin, client_margin)
-    multiplicity = _draw(importance, sizes, options, t + 1, seed)
+    multiplicity = _draw(importance, sizes, config, t + 1, seed)
     total, count = 0.0, 0
     for k in np.flatnonzero(multiplicity.sum(axis=1)):
       client_seed = seeds.derive_seed(seed, 'train', t + 1, client_ids[k])
       local_models[k], losses = _solve(
-        *clients[k], local_models[k], importance[k], centers, options,
+        *clients[k], local_models[k], importance[k], centers, config,
         client_seed,
       )  # fmt: skip
       total, count = total + sum(losses), count + len(losses)
@@ -113,52 +95,57 @@ def _estimate(x, y, centers, sigma):
   return np.maximum(counts / len(y), sigma), margin
 
 
-def _draw(importance, sizes, options, round_num, seed):
+def _draw(importance, sizes, config, round_num, seed):
   """Lines 15-16: what each client weighs in each cluster's mean."""
   probs = (importance * sizes[:, np.newaxis]).T
   for row in probs:
     if not row.sum():
       row[:] = sizes
   probs /= probs.sum(axis=1, keepdims=True)
-  everyone = np.count_nonzero(sizes) == options.K
-  if options.selection == 'weighted_full' or (
-    options.selection == 'without_replacement' and everyone
+  everyone = np.count_nonzero(sizes) == config.cohort_size_per_cluster
+  if config.selection == 'weighted_full' or (
+    config.selection == 'without_replacement' and everyone
   ):
     return probs.T
   generator = seeds.numpy_generator(seed, 'cohort', round_num)
   columns = []
   for row in probs:
     ids = generator.choice(
-      len(row), options.K, options.selection == 'with_replacement', row
+      len(row),
+      config.cohort_size_per_cluster,
+      config.selection == 'with_replacement',
+      row,
     )
     columns.append(np.bincount(ids, minlength=len(row)))
   return np.stack(columns, axis=1).astype(np.float64)
 
 
-def _solve(x, y, own, u, centers, options, seed):
+def _solve(x, y, own, u, centers, config, seed):
   """Line 17: mini-batch steps on Eq. 4, with a fresh solver state."""
   w = {
     'own': own,
     'mixed_center': u @ centers / u.sum(),
     'best_center': centers[u.argmax()],
-  }[options.start].copy()
+  }[config.start].copy()
   velocity = first = second = np.zeros_like(w)
   num_steps, losses = 0, []
+  training = config.local_training
+  optimizer = training.optimizer
   for rows in index_hash.batches(
-    seed, options.epochs, len(y), options.batch_size
+    seed, training.num_local_epochs, len(y), training.batch_size
   ):
     errors = x[rows] @ w - y[rows]
     losses.extend(errors**2)
-    gradient = options.loss_scale * 2 * x[rows].T @ errors / len(rows)
-    gradient += options.lam * (u.sum() * w - u @ centers)
+    gradient = config.loss_scale * 2 * x[rows].T @ errors / len(rows)
+    gradient += config.proximal_weight * (u.sum() * w - u @ centers)
     num_steps += 1
-    if options.optimizer == 'adam':
+    if optimizer.name == 'adam':
       first = 0.9 * first + 0.1 * gradient
       second = 0.999 * second + 0.001 * gradient**2
       mean = first / (1 - 0.9**num_steps)
       root = np.sqrt(second / (1 - 0.999**num_steps))
-      w = w - options.learning_rate * mean / (root + 1e-8)
+      w = w - optimizer.learning_rate * mean / (root + 1e-8)
     else:
-      velocity = options.momentum * velocity + gradient
-      w = w - options.learning_rate * velocity
+      velocity = optimizer.momentum * velocity + gradient
+      w = w - optimizer.learning_rate * velocity
   return w, losses

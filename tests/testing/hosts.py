@@ -32,7 +32,7 @@ class Hosts:
     return subprocess.Popen(
       ['ip', 'netns', 'exec', self._names[index], *command],
       text=True,
-      **arguments,  # pyright: ignore[reportArgumentType, reportCallIssue]
+      **arguments,
     )
 
   def unplug(self, index: int) -> None:

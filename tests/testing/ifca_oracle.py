@@ -6,28 +6,12 @@ that both draw alike) and, written a second time, the hash that shuffles
 examples. Models are plain vectors; gradients are written out by hand.
 """
 
-import dataclasses
 from typing import NamedTuple
 
 import numpy as np
 
 from tests.testing import cohorts, index_hash
 from tff_algos.core import seeds
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-  """The options of the algorithm and of the solver."""
-
-  num_clusters: int = 2
-  cohort_size: int = 4
-  averaging: str = 'models'
-  weighting: str = 'uniform'
-  server_learning_rate: float = 1.0
-  loss_scale: float = 0.5
-  epochs: int = 2
-  batch_size: int = 4
-  learning_rate: float = 0.05
 
 
 class Round(NamedTuple):
@@ -47,14 +31,14 @@ class Round(NamedTuple):
   margin: float
 
 
-def run(clients, client_ids, centers, options, num_rounds, seed):
+def run(clients, client_ids, centers, config, num_rounds, seed):
   """Returns a list of `Round`s.
 
   Args:
     clients: A list of (x `[n, P]`, y `[n]`); n may be 0.
     client_ids: Their names, for the seeds.
     centers: Of round 0, `[k, P]`.
-    options: `Options`.
+    config: The library's `IfcaConfig`.
     num_rounds: T.
     seed: The run's seed.
   """
@@ -63,7 +47,7 @@ def run(clients, client_ids, centers, options, num_rounds, seed):
   choices = np.full(len(clients), -1)
   rounds = []
   for t in range(1, num_rounds + 1):
-    drawn = cohorts.drawn(seed, t, available, options.cohort_size)
+    drawn = cohorts.drawn(seed, t, available, config.cohort_size)
     uploads, weights, seen, margins = [], [], [], [np.inf]
     for k in drawn:
       x, y = clients[k]
@@ -71,12 +55,12 @@ def run(clients, client_ids, centers, options, num_rounds, seed):
       choices[k] = losses.argmin()
       margins.extend(np.diff(np.sort(losses))[:1])
       client_seed = seeds.derive_seed(seed, 'train', t, client_ids[k])
-      upload, squares = _learn(x, y, centers[choices[k]], options, client_seed)
+      upload, squares = _learn(x, y, centers[choices[k]], config, client_seed)
       uploads.append(upload)
-      weights.append(len(y) if options.weighting == 'examples' else 1)
+      weights.append(len(y) if config.weighting == 'examples' else 1)
       seen.extend(squares)
     centers = _average(
-      centers, choices[drawn], np.array(uploads), np.array(weights), options
+      centers, choices[drawn], np.array(uploads), np.array(weights), config
     )
     rounds.append(
       Round(centers.copy(), choices.copy(), np.mean(seen), min(margins))
@@ -84,34 +68,36 @@ def run(clients, client_ids, centers, options, num_rounds, seed):
   return rounds
 
 
-def _learn(x, y, center, options, seed):
+def _learn(x, y, center, config, seed):
   """Lines 8-11: what is uploaded, and the squared errors that were met."""
-  scale = 2 * options.loss_scale
-  if options.averaging == 'gradients':
+  scale = 2 * config.loss_scale
+  if config.averaging == 'gradients':
     errors = x @ center - y
     return scale * x.T @ errors / len(y), errors**2
   w, squares = center.copy(), []
+  training = config.local_training
   for rows in index_hash.batches(
-    seed, options.epochs, len(y), options.batch_size
+    seed, training.num_local_epochs, len(y), training.batch_size
   ):
     errors = x[rows] @ w - y[rows]
     squares.extend(errors**2)
-    w = w - options.learning_rate * scale * x[rows].T @ errors / len(rows)
+    rate = training.optimizer.learning_rate
+    w = w - rate * scale * x[rows].T @ errors / len(rows)
   return w, squares
 
 
-def _average(centers, choices, uploads, weights, options):
+def _average(centers, choices, uploads, weights, config):
   """Lines 12-15."""
   new = centers.copy()
   for j in range(len(centers)):
     chose = choices == j
     if not chose.any():
       continue
-    if options.averaging == 'gradients':
+    if config.averaging == 'gradients':
       step = weights[chose] @ uploads[chose] / weights.sum()
     else:
       step = centers[j] - np.average(
         uploads[chose], axis=0, weights=weights[chose]
       )
-    new[j] = centers[j] - options.server_learning_rate * step
+    new[j] = centers[j] - config.server_learning_rate * step
   return new

@@ -6,23 +6,12 @@ only, written a second time, the hash that draws: the coins of a round are two
 runs of drawn lengths.
 """
 
-import dataclasses
 import math
 from typing import NamedTuple
 
 import numpy as np
 
 from tests.testing import index_hash
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-  """The options of the algorithm."""
-
-  proximal_weight: float = 0.7
-  aggregation_prob: float = 0.4
-  client_learning_rate: float = 0.15
-  loss_scale: float = 0.5
 
 
 class Round(NamedTuple):
@@ -44,9 +33,9 @@ class Round(NamedTuple):
   coins: list[int]
 
 
-def coins(options, num_rounds, seed):
+def coins(config, num_rounds, seed):
   """Returns each round's coins, 1 for an aggregation step."""
-  p, drawn = options.aggregation_prob, []
+  p, drawn = config.aggregation_prob, []
   for t in range(num_rounds):
     first, second = (
       1 + math.floor(math.log((bits + 0.5) / 2**32) / math.log(stay))
@@ -59,27 +48,27 @@ def coins(options, num_rounds, seed):
   return drawn
 
 
-def run(clients, model, options, num_rounds, seed):
+def run(clients, model, config, num_rounds, seed):
   """Returns a list of `Round`s.
 
   Args:
     clients: A list of (x `[n, P]`, y `[n]`); n may be 0.
     model: All models of round 0, `[P]`.
-    options: `Options`.
+    config: The library's `L2gdConfig`.
     num_rounds: How many.
     seed: Of the coins, `[2]`.
   """
   models = np.tile(np.array(model, np.float64), (len(clients), 1))
   takes_part = np.array([len(y) > 0 for _, y in clients])
-  p, n = options.aggregation_prob, takes_part.sum()
-  alpha = n * options.client_learning_rate
+  p, n = config.aggregation_prob, takes_part.sum()
+  alpha = n * config.client_learning_rate
   last, num_communications, rounds = 1, 0, []
-  for flips in coins(options, num_rounds, seed):
+  for flips in coins(config, num_rounds, seed):
     squares = []
     for coin in flips:
       mean = models[takes_part].mean(axis=0)
       if coin:
-        share = alpha * options.proximal_weight / (n * p)
+        share = alpha * config.proximal_weight / (n * p)
         models = models - share * (models - mean)
         num_communications += last == 0
       else:
@@ -87,7 +76,7 @@ def run(clients, model, options, num_rounds, seed):
           x, y = clients[i]
           errors = x @ models[i] - y
           squares.extend(errors**2)
-          gradient = 2 * options.loss_scale * x.T @ errors / len(y)
+          gradient = 2 * config.loss_scale * x.T @ errors / len(y)
           models[i] = models[i] - alpha / (n * (1 - p)) * gradient
       last = coin
     rounds.append(

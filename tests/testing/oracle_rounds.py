@@ -3,6 +3,7 @@
 import numpy as np
 
 from tests.testing import toys
+from tff_algos.runtimes import debug_runtime
 from tff_algos.training import simulation
 
 THETAS = np.array([[3.0, 0, -1], [-1, 2, 2], [0, -3, 1]])
@@ -29,7 +30,7 @@ def clients(source):
   ]
 
 
-def rounds(runtime_name, algorithm, source, expected, seed):
+def rounds(algorithm, source, expected, seed):
   """Runs as many rounds as the oracle, from `toys.initial_states`.
 
   Yields:
@@ -38,7 +39,7 @@ def rounds(runtime_name, algorithm, source, expected, seed):
   """
   start = toys.initial_states(algorithm, source.population, seed)
   num_clients = source.population.num_clients
-  with toys.build_runtime(runtime_name, algorithm, num_clients) as runtime:
+  with debug_runtime.DebugRuntime(algorithm, num_clients) as runtime:
     run = simulation.Simulation(algorithm, source, runtime, seed, start)
     for oracle in expected:
       outputs = [one.output for one in run.run_round()]

@@ -6,29 +6,12 @@ shares with the library only `core.seeds` and, written a second time, the hash
 that shuffles examples. Gradients and Hessians are written out by hand.
 """
 
-import dataclasses
 from typing import NamedTuple
 
 import numpy as np
 
 from tests.testing import cohorts, index_hash
 from tff_algos.core import seeds
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-  """The options of the algorithm."""
-
-  cohort_size: int = 4
-  variant: str = 'exact'
-  inner_learning_rate: float = 0.1
-  client_learning_rate: float = 0.05
-  num_local_steps: int = 3
-  batch_size: int = 4
-  finite_difference_step: float = 0.1
-  num_personal_steps: int = 1
-  weighting: str = 'uniform'
-  loss_scale: float = 0.5
 
 
 class Round(NamedTuple):
@@ -48,14 +31,14 @@ class Round(NamedTuple):
   personal_loss: float
 
 
-def run(clients, client_ids, model, options, num_rounds, seed):
+def run(clients, client_ids, model, config, num_rounds, seed):
   """Returns a list of `Round`s.
 
   Args:
     clients: A list of (x `[n, P]`, y `[n]`); n may be 0.
     client_ids: Their names, for the seeds.
     model: Of round 0, `[P]`.
-    options: `Options`.
+    config: The library's `PerFedAvgConfig`.
     num_rounds: How many.
     seed: The run's seed.
   """
@@ -63,18 +46,18 @@ def run(clients, client_ids, model, options, num_rounds, seed):
   available = np.flatnonzero([len(y) for _, y in clients])
   rounds = []
   for k in range(1, num_rounds + 1):
-    drawn = cohorts.drawn(seed, k, available, options.cohort_size)
+    drawn = cohorts.drawn(seed, k, available, config.cohort_size)
     uploads, seen = [], []
     for i in drawn:
       client_seed = seeds.derive_seed(seed, 'train', k, client_ids[i])
-      upload, squares = _learn(*clients[i], w, options, client_seed)
+      upload, squares = _learn(*clients[i], w, config, client_seed)
       uploads.append(upload)
       seen.extend(squares)
     sizes = [len(clients[i][1]) for i in drawn]
-    counts = sizes if options.weighting == 'examples' else None
+    counts = sizes if config.weighting == 'examples' else None
     w = np.average(uploads, axis=0, weights=counts)
     adapted, met = zip(
-      *(_adapt(x, y, w, options) for x, y in clients), strict=True
+      *(_adapt(x, y, w, config) for x, y in clients), strict=True
     )
     rounds.append(
       Round(w, np.array(adapted), np.mean(seen), np.mean(np.concatenate(met)))
@@ -82,41 +65,41 @@ def run(clients, client_ids, model, options, num_rounds, seed):
   return rounds
 
 
-def _gradient(x, y, w, options):
-  return 2 * options.loss_scale * x.T @ (x @ w - y) / max(len(y), 1)
+def _gradient(x, y, w, config):
+  return 2 * config.loss_scale * x.T @ (x @ w - y) / max(len(y), 1)
 
 
-def _learn(x, y, w, options, seed):
+def _learn(x, y, w, config, seed):
   """Lines 5-10: the model after tau steps, and the squared errors on D'."""
-  tau, alpha = options.num_local_steps, options.inner_learning_rate
+  tau, alpha = config.num_local_steps, config.inner_learning_rate
   squares = []
   for t in range(tau):
     inner, outer, curvature = (
-      index_hash.shuffled(seed, t + j * tau, len(y))[: options.batch_size]
+      index_hash.shuffled(seed, t + j * tau, len(y))[: config.batch_size]
       for j in range(3)
     )
-    adapted = w - alpha * _gradient(x[inner], y[inner], w, options)
+    adapted = w - alpha * _gradient(x[inner], y[inner], w, config)
     squares.extend((x[outer] @ adapted - y[outer]) ** 2)
-    v = _gradient(x[outer], y[outer], adapted, options)
+    v = _gradient(x[outer], y[outer], adapted, config)
     rows, labels = x[curvature], y[curvature]
-    if options.variant == 'exact':
-      hessian = 2 * options.loss_scale * rows.T @ rows / len(labels)
+    if config.variant == 'exact':
+      hessian = 2 * config.loss_scale * rows.T @ rows / len(labels)
       step = (np.eye(len(w)) - alpha * hessian) @ v
-    elif options.variant == 'hessian_free':
-      delta = options.finite_difference_step
-      ahead = _gradient(rows, labels, w + delta * v, options)
-      behind = _gradient(rows, labels, w - delta * v, options)
+    elif config.variant == 'hessian_free':
+      delta = config.finite_difference_step
+      ahead = _gradient(rows, labels, w + delta * v, config)
+      behind = _gradient(rows, labels, w - delta * v, config)
       step = v - alpha * (ahead - behind) / (2 * delta)
     else:
       step = v
-    w = w - options.client_learning_rate * step
+    w = w - config.client_learning_rate * step
   return w, squares
 
 
-def _adapt(x, y, w, options):
+def _adapt(x, y, w, config):
   """Steps on all training examples; the squared errors that they met."""
   squares = []
-  for _ in range(options.num_personal_steps):
+  for _ in range(config.num_personal_steps):
     squares.extend((x @ w - y) ** 2)
-    w = w - options.inner_learning_rate * _gradient(x, y, w, options)
+    w = w - config.inner_learning_rate * _gradient(x, y, w, config)
   return w, np.array(squares)

@@ -7,7 +7,6 @@ partitions, which is what k-means with many restarts comes to, if there is one
 best; labels are matched by trying all permutations.
 """
 
-import dataclasses
 import itertools
 from typing import NamedTuple
 
@@ -15,25 +14,6 @@ import numpy as np
 
 from tests.testing import cohorts, index_hash
 from tff_algos.core import seeds
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-  """The options of the algorithm and of the solver."""
-
-  num_clusters: int = 2
-  cohort_size: int = 0
-  cluster_on: str = 'local_model'
-  weighting: str = 'uniform'
-  mixing: float = 1.0
-  loss_scale: float = 0.5
-  steps: int = 5
-  batch_size: int = 4
-  eta: float = 0.05
-  lam: float = 3.0
-  solver_steps: int = 3
-  solver_rate: float = 0.05
-  decay: float = 0.0
 
 
 class Round(NamedTuple):
@@ -58,18 +38,18 @@ class Round(NamedTuple):
   moved: float
 
 
-def run(clients, client_ids, start, options, num_rounds, seed):
+def run(clients, client_ids, start, config, num_rounds, seed):
   """Returns a list of `Round`s.
 
   Args:
     clients: A list of (x `[n, P]`, y `[n]`); n may be 0.
     client_ids: Their names, for the seeds.
     start: The common initial model, `[P]`.
-    options: `Options`.
+    config: The library's `PFedKMConfig`.
     num_rounds: T.
     seed: The run's seed.
   """
-  num_clusters = options.num_clusters
+  num_clusters = config.num_clusters
   models = np.tile(np.asarray(start, np.float64), (num_clusters, 1))
   assignment = np.arange(len(clients)) % num_clusters
   personalized = np.full((len(clients), len(start)), np.nan)
@@ -77,27 +57,27 @@ def run(clients, client_ids, start, options, num_rounds, seed):
   rounds = []
   for t in range(1, num_rounds + 1):
     cohort = np.flatnonzero(sizes)
-    if options.cohort_size:
-      cohort = cohorts.drawn(seed, t, cohort, options.cohort_size)
+    if config.cohort_size:
+      cohort = cohorts.drawn(seed, t, cohort, config.cohort_size)
     uploads, seen = [], []
     for i in cohort:
       client_seed = seeds.derive_seed(seed, 'train', t, client_ids[i])
       local, personalized[i], squares = _work(
-        *clients[i], models[assignment[i]], options, client_seed
+        *clients[i], models[assignment[i]], config, client_seed
       )
       uploads.append(local)
       seen.extend(squares)
     uploads = np.array(uploads)
     compared = uploads
-    if options.cluster_on == 'personalized_model':
+    if config.cluster_on == 'personalized_model':
       compared = personalized[cohort]
     labels, inertia, margin = _best_partition(compared, num_clusters)
-    weights = sizes[cohort] if options.weighting == 'examples' else None
+    weights = sizes[cohort] if config.weighting == 'examples' else None
     before = assignment[cohort]
     labels = _align(before, labels, models, uploads, weights)
     for k in np.unique(labels):
       mean = _mean(uploads, weights, labels == k)
-      models[k] = (1 - options.mixing) * models[k] + options.mixing * mean
+      models[k] += config.server_mixing * (mean - models[k])
     assignment[cohort] = labels
     rounds.append(
       Round(
@@ -118,19 +98,21 @@ def _mean(uploads, weights, members):
   return np.average(uploads[members], axis=0, weights=chosen)
 
 
-def _work(x, y, received, options, seed):
+def _work(x, y, received, config, seed):
   """Algorithm 1, local update: w, theta, and the squared errors met."""
   w, theta = received.copy(), received.copy()
   squares = []
-  batches = index_hash.batches(seed, options.steps, len(y), options.batch_size)
-  for rows in itertools.islice(batches, options.steps):
-    for _ in range(options.solver_steps):
+  training = config.local_training
+  num_steps, pull = training.num_local_steps, training.proximal_weight
+  batches = index_hash.batches(seed, num_steps, len(y), training.batch_size)
+  for rows in itertools.islice(batches, num_steps):
+    for _ in range(training.num_proximal_steps):
       errors = x[rows] @ theta - y[rows]
       squares.extend(errors**2)
-      gradient = 2 * options.loss_scale * x[rows].T @ errors / len(rows)
-      gradient = gradient + options.lam * (theta - w) + options.decay * theta
-      theta = theta - options.solver_rate * gradient
-    w = w - options.eta * options.lam * (w - theta)
+      gradient = 2 * config.loss_scale * x[rows].T @ errors / len(rows)
+      gradient += pull * (theta - w) + training.weight_decay * theta
+      theta = theta - training.personal_learning_rate * gradient
+    w = w - training.client_learning_rate * pull * (w - theta)
   return w, theta, squares
 
 

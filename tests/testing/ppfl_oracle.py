@@ -17,7 +17,7 @@ from tff_algos.core import seeds
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-  """The options of the algorithm and of the solver."""
+  """Those of the algorithm, and a rate and a floor that its config lacks."""
 
   schedule: str = 'alternating'
   cohort_size: int = 0

@@ -18,8 +18,6 @@ from collections.abc import Iterator
 
 import psutil
 
-from tests.testing import suite
-
 ROOT = pathlib.Path(__file__).parents[2]
 _PATIENCE_SECONDS = 240.0
 _POLL_SECONDS = 0.02
@@ -99,7 +97,6 @@ class Launcher:
   def __init__(self, folder: pathlib.Path):
     self._folder = folder
     self._programs: list[Program] = []
-    self._charged_seconds = 0.0
     self._process = subprocess.Popen(
       [sys.executable, '-m', 'tests.testing.programs'],
       cwd=ROOT,
@@ -115,10 +112,8 @@ class Launcher:
     return json.loads(self._process.stdout.readline())
 
   def poll(self, pid: int) -> int | None:
-    """Returns a program's exit status, and charges the test with its CPU time."""
-    returncode, seconds = self.ask(op='poll', pid=pid)
-    self._charge(seconds)
-    return returncode
+    """Returns a program's exit status, None while it runs."""
+    return self.ask(op='poll', pid=pid)
 
   def start(self, module: str, *arguments: str, **environment: str) -> Program:
     folder = self._folder / f'program_{len(self._programs)}'
@@ -143,11 +138,6 @@ class Launcher:
     for program in self._programs:
       program.send_signal(signal.SIGKILL)
     self._process.communicate()
-    self._charge(-self._charged_seconds)  # All counts with the launcher now.
-
-  def _charge(self, seconds: float) -> None:
-    self._charged_seconds += seconds
-    suite.charge(seconds)
 
 
 @contextlib.contextmanager
@@ -185,11 +175,8 @@ def _serve() -> str | None:
   for line in requests:
     request = json.loads(line)
     if request['op'] == 'poll':
-      pid, status, usage = os.wait4(request['pid'], os.WNOHANG)
-      answer = (
-        os.waitstatus_to_exitcode(status) if pid else None,
-        usage.ru_utime + usage.ru_stime,
-      )
+      pid, status = os.waitpid(request['pid'], os.WNOHANG)
+      answer = os.waitstatus_to_exitcode(status) if pid else None
     else:
       answer = os.fork()
       if not answer:

@@ -1,24 +1,10 @@
-"""The suite as a pytest plugin: its tiers, the order of tests, and what they cost.
-
-A test is charged with the CPU time of its process and of the children that the
-process waited for, from its set-up to its tear-down; a shared fixture is charged
-to the first test that uses it.
-
-`tests/costs.json` holds the seconds of each group of tests as they were recorded
-with `--record-costs`, groups of less than a second together. The end of every whole
-run is compared with it.
-"""
+"""The suite as a pytest plugin: the order of tests, and what makes them cheap."""
 
 import collections
-import datetime
 import gc
-import json
 import os
-import pathlib
 import random
-import resource
 import sys
-import time
 
 import pytest
 
@@ -31,50 +17,26 @@ for _name in ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS'):
 # them are those of graphs, which stay.
 _NEW_OBJECTS = 20_000
 
-_START = 'imports and collection'
 # Fixtures that take seconds to make: one process makes them, for all tests.
 _SHARED_FIXTURES = {'launcher', 'trained_regressions', 'digits_dataset'}
 _SHARED = 'programs and shared runs'
-_RECORD = pathlib.Path(__file__).parents[1] / 'costs.json'
-_SMALL = 'groups of less than a second'
-# A group that grew by so many seconds is named.
-_GROWTH_SECONDS = 5.0
+# Groups that take long, which processes get first. All others follow in the order
+# of their files.
+_LONG = (
+  _SHARED,
+  *('contract of ', 'printed commands', 'tests/benchmarks/', 'tests/contract/'),
+  *('tests/end_to_end/', 'tests/theory/', 'tests/tff_algos/serving/'),
+  'tests/tff_algos/experiments/production/',
+  'tests/tff_algos/experiments/sweeps/',
+)
 
 _stack = None
-# Of processes that another process than this one waited for.
-_elsewhere_seconds = 0.0
-# Group of tests -> CPU seconds.
-_costs: collections.Counter[str] = collections.Counter()
-
-
-def charge(cpu_seconds: float) -> None:
-  """Adds the CPU seconds of a process that another process waited for."""
-  global _elsewhere_seconds
-  _elsewhere_seconds += cpu_seconds
-
-
-def recorded(tier: str) -> dict[str, float]:
-  """Returns group of tests -> CPU seconds, as of `tests/costs.json`."""
-  if not _RECORD.exists():
-    return {}
-  return json.loads(_RECORD.read_text()).get(tier, {}).get('cpu_seconds', {})
 
 
 def group_of(item: pytest.Item) -> str:
   """Returns the group whose tests share what is costly: its mark, or the file."""
   mark = item.get_closest_marker('xdist_group')
   return mark.args[0] if mark else item.nodeid.split('::')[0]
-
-
-def tier_of(config: pytest.Config) -> str:
-  return 'verify' if 'verify' in config.getoption('markexpr') else 'test'
-
-
-def _cpu_seconds() -> float:
-  """Returns CPU seconds up to now; children count when they were waited for."""
-  children = resource.getrusage(resource.RUSAGE_CHILDREN)
-  own = time.process_time() + children.ru_utime + children.ru_stime
-  return own + _elsewhere_seconds
 
 
 def _forget_stacks() -> None:
@@ -107,29 +69,18 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_addoption(parser):
   parser.addoption(
-    '--record-costs',
-    action='store_true',
-    help='write the CPU seconds of this run into tests/costs.json',
-  )
-  parser.addoption(
     '--shuffle', type=int, metavar='SEED', help='run tests in random order'
   )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-  """Leaves out the other tier, and orders the rest.
+  """Orders the tests.
 
-  For pytest-xdist the costliest groups come first; with `--shuffle` groups, and the
+  For pytest-xdist the groups of `_LONG` come first; with `--shuffle` groups, and the
   tests of each, are in random order. pytest then brings the tests of one
   parametrized fixture together.
   """
-  if tier_of(config) != 'verify':
-    tiers = {True: [], False: []}
-    for item in items:
-      tiers[item.get_closest_marker('verify') is not None].append(item)
-    config.hook.pytest_deselected(items=tiers[True])
-    items[:] = tiers[False]
   seed = config.getoption('shuffle')
   if seed is not None:
     _shuffle(items, seed)
@@ -138,8 +89,7 @@ def pytest_collection_modifyitems(config, items):
     return
   _group_files(items)
   if seed is None:
-    seconds = recorded(tier_of(config))
-    items.sort(key=lambda item: -seconds.get(group_of(item), 0.0))
+    items.sort(key=lambda item: not group_of(item).startswith(_LONG))
 
 
 def _group_files(items: list[pytest.Item]) -> None:
@@ -163,62 +113,9 @@ def _shuffle(items: list[pytest.Item], seed: int) -> None:
   items.sort(key=lambda item: place[group_of(item)])
 
 
-def pytest_collection_finish():
-  _costs[_START] = _cpu_seconds()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item):
+def pytest_runtest_protocol():
   _forget_stacks()
-  before = _cpu_seconds()
-  result = yield
-  _costs[group_of(item)] += _cpu_seconds() - before
-  return result
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node):
-  # A process that died sends none.
-  _costs.update(getattr(node, 'workeroutput', {}).get('costs', {}))
-
-
-def pytest_sessionfinish(session):
+def pytest_sessionfinish():
   gc.freeze()  # pytest would search for garbage five times, for its complaints.
-  if hasattr(session.config, 'workerinput'):
-    session.config.workeroutput['costs'] = dict(_costs)
-
-
-def pytest_terminal_summary(terminalreporter, config):
-  """Prints the CPU seconds, and what has grown since they were recorded.
-
-  Only of runs by several processes, which are whole runs.
-  """
-  if config.getoption('dist', 'no') == 'no':
-    return
-  tier = tier_of(config)
-  before = recorded(tier)
-  if config.getoption('record_costs'):
-    _write_record(tier, terminalreporter.stats)
-  write = terminalreporter.write_line
-  write('')
-  write(
-    f'{sum(_costs.values()):.0f} CPU seconds; recorded of the whole tier: '
-    f'{sum(before.values()):.0f}'
-  )
-  for group, cpu in sorted(_costs.items()):
-    if cpu > before.get(group, 0.0) + _GROWTH_SECONDS:
-      write(f'  grew: {group}: {before.get(group, 0.0):.1f} -> {cpu:.1f}')
-
-
-def _write_record(tier: str, stats) -> None:
-  record = json.loads(_RECORD.read_text()) if _RECORD.exists() else {}
-  large = {group: round(cpu, 1) for group, cpu in _costs.items() if cpu >= 1}
-  large[_SMALL] = round(sum(_costs.values()) - sum(large.values()), 1)
-  record[tier] = {
-    'date': datetime.date.today().isoformat(),
-    **{
-      name: len(stats.get(name, [])) for name in ('passed', 'failed', 'error')
-    },
-    'cpu_seconds': dict(sorted(large.items())),
-  }
-  _RECORD.write_text(json.dumps(record, indent=1) + '\n')

@@ -1,9 +1,9 @@
-"""Tests of the suite's plugin: tiers, order, and what is charged to whom."""
+"""Tests of the suite's plugin: the order of tests, and their groups."""
 
-import collections
 import pathlib
 import subprocess
 import sys
+import tomllib
 import types
 
 import pytest
@@ -28,26 +28,21 @@ class _Item:
     self.marks[decorator.mark.name] = decorator.mark
 
 
-_VERIFY = pytest.mark.verify.mark
-_GROUP = pytest.mark.xdist_group('shared').mark
+_GROUP = pytest.mark.xdist_group(suite._SHARED).mark
 _ITEMS = [
   _Item('a_test.py::test_1'),
   _Item('b_test.py::test_1'),
-  _Item('b_test.py::test_2', _VERIFY),
+  _Item('b_test.py::test_2'),
   _Item('c_test.py::test_1', _GROUP),
   _Item('c_test.py::test_2'),
 ]
 
 
-def _ordered(monkeypatch, markexpr='', loadgroup=False, shuffle=None):
-  options = {'markexpr': markexpr, 'shuffle': shuffle}
+def _ordered(loadgroup=False, shuffle=None):
   config = types.SimpleNamespace(
     option=types.SimpleNamespace(loadgroup=loadgroup),
-    getoption=lambda name, default=None: options[name],
-    hook=types.SimpleNamespace(pytest_deselected=lambda items: None),
+    getoption={'shuffle': shuffle}.__getitem__,
   )
-  seconds = {'test': {'b_test.py': 2.0, 'shared': 3.0}}
-  monkeypatch.setattr(suite, 'recorded', lambda tier: seconds.get(tier, {}))
   items = [_Item(item.nodeid, *item.marks.values()) for item in _ITEMS]
   suite.pytest_collection_modifyitems(config, items)
   return items
@@ -57,25 +52,17 @@ def _names(items):
   return [item.nodeid.replace('_test.py::test_', '') for item in items]
 
 
-def test_the_second_tier_is_left_out_unless_it_is_asked_for(monkeypatch):
-  assert _names(_ordered(monkeypatch)) == ['a1', 'b1', 'c1', 'c2']
-  assert 'b2' not in _names(_ordered(monkeypatch, 'not slow'))
-  assert 'b2' in _names(_ordered(monkeypatch, 'verify'))
-
-
-def test_processes_get_the_costliest_groups_first(monkeypatch):
-  items = _ordered(monkeypatch, loadgroup=True)
-  assert _names(items) == ['c1', 'b1', 'a1', 'c2']
+def test_processes_get_long_groups_first():
+  items = _ordered(loadgroup=True)
+  assert _names(items) == ['c1', 'a1', 'b1', 'b2', 'c2']
   groups = [item.marks['xdist_group'].args[0] for item in items]
-  assert groups == ['shared', 'b_test.py', 'a_test.py', 'c_test.py']
+  files = ['a_test.py', 'b_test.py', 'b_test.py', 'c_test.py']
+  assert groups == [suite._SHARED, *files]
 
 
-def test_a_seed_decides_a_random_order_that_keeps_groups_together(monkeypatch):
-  orders = [
-    _names(_ordered(monkeypatch, 'verify', shuffle=seed)) for seed in range(20)
-  ]
-  again = _names(_ordered(monkeypatch, 'verify', shuffle=3))
-  assert again == orders[3]
+def test_a_seed_decides_a_random_order_that_keeps_groups_together():
+  orders = [_names(_ordered(shuffle=seed)) for seed in range(20)]
+  assert _names(_ordered(shuffle=3)) == orders[3]
   assert len({tuple(order) for order in orders}) > 5
   for order in orders:
     assert sorted(order) == ['a1', 'b1', 'b2', 'c1', 'c2']
@@ -92,6 +79,12 @@ def test_files_with_shared_fixtures_are_one_group():
   suite._group_files(items)
   groups = [item.marks['xdist_group'].args[0] for item in items]
   assert groups == ['a_test.py', *[suite._SHARED] * 3]
+
+
+def test_the_second_tier_is_left_out_unless_it_is_asked_for():
+  project = tomllib.loads((_ROOT / 'pyproject.toml').read_text())
+  options = project['tool']['pytest']['ini_options']['addopts']
+  assert "-m 'not verify'" in options
 
 
 @pytest.mark.verify
@@ -121,21 +114,3 @@ def test_a_file_stays_in_one_process(tmp_path):
   assert {len(one) for one in used} == {6 * 3}
   assert [one for one in used if one not in ('gw0' * 6, 'gw1' * 6)] == []
   assert len(set(used)) == 2
-
-
-def test_a_group_is_charged_with_its_tests_and_their_programs(monkeypatch):
-  seconds = iter([10.0, 13.0, 20.0, 20.5])
-  monkeypatch.setattr(suite.time, 'process_time', lambda: next(seconds))
-  monkeypatch.setattr(
-    suite.resource,
-    'getrusage',
-    lambda _: types.SimpleNamespace(ru_utime=1.0, ru_stime=1.0),
-  )
-  monkeypatch.setattr(suite, '_costs', costs := collections.Counter())
-  for name, programs in (('a', 7.0), ('b', 0.0)):
-    hook = suite.pytest_runtest_protocol(_Item(f'a_test.py::test_{name}'))
-    next(hook)
-    suite.charge(programs)
-    with pytest.raises(StopIteration, match='result'):
-      hook.send('result')
-  assert costs == {'a_test.py': 3.0 + 7.0 + 0.5}

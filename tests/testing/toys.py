@@ -159,12 +159,6 @@ def graph_runtime(
   )
 
 
-def build_runtime(name: str, algorithm, num_clients: int):
-  """Returns the runtime `debug`, or for `graphs` the one above."""
-  builders = {'debug': debug_runtime.DebugRuntime, 'graphs': graph_runtime}
-  return builders[name](algorithm, num_clients)
-
-
 def block_runtime(
   algorithm, num_clients: int
 ) -> vectorized_runtime.VectorizedRuntime:

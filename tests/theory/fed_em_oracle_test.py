@@ -25,40 +25,31 @@ _FAR_SOURCE = toys.linear_clients(
 )
 
 
-def _build(options):
-  """Returns our algorithm for the options of the oracle."""
-  return fed_em.build_fed_em(
-    toys.linear(3),
-    fed_em.FedEmConfig(
-      num_clusters=options.num_clusters,
-      cohort_size=options.cohort_size,
-      weighting=options.weighting,
-      loss_scale=options.loss_scale,
-      local_training=local_training.LocalTrainingConfig(
-        options.epochs,
-        options.batch_size,
-        optimizers.OptimizerConfig(options.optimizer, options.learning_rate),
-      ),
-    ),
-  )
+_CONFIG = fed_em.FedEmConfig(
+  cohort_size=4,
+  loss_scale=0.5,
+  local_training=local_training.LocalTrainingConfig(
+    2, 4, optimizers.OptimizerConfig('sgd', 0.05)
+  ),
+)
 
 
-def _expected(algorithm, options, source):
+def _expected(algorithm, config, source):
   server_state, _ = toys.initial_states(algorithm, source.population, _SEED)
   return fed_em_oracle.run(
     oracle_rounds.clients(source),
     source.population.client_ids,
     server_state.cluster_models['kernel'][..., 0],
-    options,
+    config,
     _NUM_ROUNDS,
     _SEED,
   )
 
 
-def _compare(runtime_name, algorithm, source, expected):
+def _compare(algorithm, source, expected):
   """Runs round by round and compares everything that a round leaves behind."""
   for oracle, server_state, states, (output,) in oracle_rounds.rounds(
-    runtime_name, algorithm, source, expected, _SEED
+    algorithm, source, expected, _SEED
   ):
     np.testing.assert_allclose(
       server_state.cluster_models['kernel'][..., 0],
@@ -80,14 +71,24 @@ _CASES = {
   'sgd': ({}, _SOURCE),
   'adam, three models, uniform': (
     {
-      'optimizer': 'adam',
+      'local_training': local_training.LocalTrainingConfig(
+        2, 4, optimizers.OptimizerConfig('adam', 0.05)
+      ),
       'num_clusters': 3,
       'weighting': 'uniform',
       'cohort_size': oracle_rounds.NUM_AVAILABLE,
     },
     _SOURCE,
   ),
-  'whole squared error': ({'loss_scale': 1.0, 'learning_rate': 0.02}, _SOURCE),
+  'whole squared error': (
+    {
+      'loss_scale': 1.0,
+      'local_training': local_training.LocalTrainingConfig(
+        2, 4, optimizers.OptimizerConfig('sgd', 0.02)
+      ),
+    },
+    _SOURCE,
+  ),
   'losses of hundreds': (
     {'cohort_size': oracle_rounds.NUM_AVAILABLE},
     _FAR_SOURCE,
@@ -95,21 +96,12 @@ _CASES = {
 }
 
 
-@pytest.mark.parametrize(
-  ('runtime_name', 'name'),
-  [
-    *(('debug', name) for name in _CASES),
-    *(
-      pytest.param('graphs', name, marks=pytest.mark.verify)
-      for name in ('adam, three models, uniform', 'losses of hundreds')
-    ),
-  ],
-)
-def test_runtimes_follow_the_oracle(runtime_name, name):
+@pytest.mark.parametrize('name', _CASES)
+def test_rounds_follow_the_oracle(name):
   changes, source = _CASES[name]
-  options = dataclasses.replace(fed_em_oracle.Options(), **changes)
-  algorithm = _build(options)
-  expected = _expected(algorithm, options, source)
+  config = dataclasses.replace(_CONFIG, **changes)
+  algorithm = fed_em.build_fed_em(toys.linear(3), config)
+  expected = _expected(algorithm, config, source)
   if source is _FAR_SOURCE:
     assert expected[0].mixture_loss > 100
-  _compare(runtime_name, algorithm, source, expected)
+  _compare(algorithm, source, expected)

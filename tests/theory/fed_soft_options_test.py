@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import contract, toys
+from tests.testing import toys
 from tff_algos.algorithms.fed_soft import center_download, fed_soft
 from tff_algos.core import errors
 from tff_algos.numerics import optimizers
 from tff_algos.rounds import phase_types, plans
 from tff_algos.runtimes import debug_runtime
-from tff_algos.runtimes.tff import tff_runtime
 from tff_algos.stages.client import local_training
 from tff_algos.training import dropouts, loop
 
@@ -67,15 +66,6 @@ def test_one_model_trains_like_all_of_them(start):
   tf.nest.map_structure(_assert_close, mixed_center[:2], all_centers[:2])
 
 
-@pytest.mark.verify
-def test_one_model_trains_like_all_of_them_in_a_graph_too():
-  all_centers, mixed_center = (
-    _run(_build(download=download), toys.graph_runtime)
-    for download in center_download.DOWNLOADS
-  )
-  tf.nest.map_structure(_assert_close, mixed_center[:2], all_centers[:2])
-
-
 def test_one_model_costs_one_model_outside_estimation_rounds():
   """Down: P + 1 numbers a drawn client, or 0 if it holds the centres."""
   costs = {}
@@ -120,31 +110,6 @@ def test_initial_local_models_may_be_independent_draws():
     for states in (common, own)
   ]
   assert [len(set(each)) for each in kernels] == [1, len(_SIZES)]
-
-
-@pytest.mark.verify
-def test_all_runtimes_agree_on_all_options_at_once():
-  """One model sent, independent models, augmented images."""
-  solver = local_training.LocalTrainingConfig(
-    2, 4, optimizers.OptimizerConfig('sgd', 0.1), 'crop_and_flip'
-  )
-  algorithm = _build(
-    contract.MODELS['convolution'](),
-    num_clusters=2,
-    download='mixed_center',
-    initial_local_models='independent',
-    local_training=solver,
-  )
-  expected, *others = (
-    _run(algorithm, runtime_class, 2, contract.build_source())
-    for runtime_class in (
-      toys.graph_runtime,
-      debug_runtime.DebugRuntime,
-      tff_runtime.TffRuntime,
-    )
-  )
-  for other in others:
-    contract.assert_close(other, expected)
 
 
 # Theorem 5: N = 8 clients with equally many examples, S = 3, fixed u.

@@ -22,42 +22,31 @@ _SEED = 3
 _SOURCE = oracle_rounds.in_turns(oracle_rounds.SIZES)
 
 
-def _build(options):
-  """Returns our algorithm for the options of the oracle."""
-  return ifca.build_ifca(
-    toys.linear(3),
-    ifca.IfcaConfig(
-      num_clusters=options.num_clusters,
-      cohort_size=options.cohort_size,
-      averaging=options.averaging,
-      weighting=options.weighting,
-      server_learning_rate=options.server_learning_rate,
-      loss_scale=options.loss_scale,
-      local_training=local_training.LocalTrainingConfig(
-        options.epochs,
-        options.batch_size,
-        optimizers.OptimizerConfig('sgd', options.learning_rate),
-      ),
-    ),
-  )
+_CONFIG = ifca.IfcaConfig(
+  cohort_size=4,
+  loss_scale=0.5,
+  local_training=local_training.LocalTrainingConfig(
+    2, 4, optimizers.OptimizerConfig('sgd', 0.05)
+  ),
+)
 
 
-def _expected(algorithm, options):
+def _expected(algorithm, config):
   server_state, _ = toys.initial_states(algorithm, _SOURCE.population, _SEED)
   return ifca_oracle.run(
     oracle_rounds.clients(_SOURCE),
     _SOURCE.population.client_ids,
     server_state.cluster_models['kernel'][..., 0],
-    options,
+    config,
     _NUM_ROUNDS,
     _SEED,
   )
 
 
-def _compare(runtime_name, algorithm, expected):
+def _compare(algorithm, expected):
   """Runs round by round and compares everything that a round leaves behind."""
   for oracle, server_state, states, (output,) in oracle_rounds.rounds(
-    runtime_name, algorithm, _SOURCE, expected, _SEED
+    algorithm, _SOURCE, expected, _SEED
   ):
     np.testing.assert_allclose(
       server_state.cluster_models['kernel'][..., 0],
@@ -95,15 +84,11 @@ _OPTIONS = {
 
 
 @pytest.mark.parametrize('name', _OPTIONS)
-@pytest.mark.parametrize(
-  'runtime_name',
-  [pytest.param('graphs', marks=pytest.mark.verify), 'debug'],
-)
-def test_runtimes_follow_the_oracle(name, runtime_name):
-  options = dataclasses.replace(ifca_oracle.Options(), **_OPTIONS[name])
-  algorithm = _build(options)
-  expected = _expected(algorithm, options)
+def test_rounds_follow_the_oracle(name):
+  config = dataclasses.replace(_CONFIG, **_OPTIONS[name])
+  algorithm = ifca.build_ifca(toys.linear(3), config)
+  expected = _expected(algorithm, config)
   assert min(one.margin for one in expected) > _MARGIN
   # Every case has clients in at least two clusters.
   assert expected[-1].choices.max() > 0
-  _compare(runtime_name, algorithm, expected)
+  _compare(algorithm, expected)

@@ -16,13 +16,9 @@ from tff_algos.stages.client import local_training
 _TRAINING = local_training.LocalTrainingConfig(
   2, 4, optimizers.OptimizerConfig('sgd', 0.1)
 )
-_SIZES = contract.SIZES
 
 
-@pytest.mark.parametrize(
-  'runtime', [pytest.param('graphs', marks=pytest.mark.verify), 'debug']
-)
-def test_one_cluster_by_examples_is_fed_avg_bit_for_bit(runtime):
+def test_one_cluster_by_examples_is_fed_avg_bit_for_bit():
   options = {'cohort_size': 3, 'local_training': _TRAINING}
   source, model = contract.build_source(), toys.mlp()
   one = ifca.build_ifca(
@@ -44,16 +40,12 @@ def test_one_cluster_by_examples_is_fed_avg_bit_for_bit(runtime):
   first = fed_avg.ServerState(
     {name: leaf[0] for name, leaf in server_state.cluster_models.items()}
   )
-  with (
-    toys.build_runtime(runtime, one, len(_SIZES)) as ours,
-    toys.build_runtime(runtime, other, len(_SIZES)) as theirs,
-  ):
-    found, _, outputs = toys.run_rounds(
-      one, source, 3, start=(server_state, states), runtime=ours
-    )
-    expected, _, expected_outputs = toys.run_rounds(
-      other, source, 3, start=(first, [()] * len(_SIZES)), runtime=theirs
-    )
+  found, _, outputs = toys.run_rounds(
+    one, source, 3, start=(server_state, states)
+  )
+  expected, _, expected_outputs = toys.run_rounds(
+    other, source, 3, start=(first, [()] * len(contract.SIZES))
+  )
   for name, leaf in found.cluster_models.items():
     np.testing.assert_array_equal(leaf[0], expected.model_weights[name])
   for output, expected_output in zip(outputs, expected_outputs, strict=True):

@@ -4,8 +4,6 @@
 NumPy float64; the library takes whole runs of them in float32.
 """
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -19,6 +17,12 @@ _SEED = 5
 # One client without examples, and one with a single one.
 _SIZES = (7, 0, 1, 12, 5)
 _SOURCE = oracle_rounds.in_turns(_SIZES, 2)
+_OPTIONS = {
+  'proximal_weight': 0.7,
+  'aggregation_prob': 0.4,
+  'client_learning_rate': 0.15,
+  'loss_scale': 0.5,
+}
 _CASES = {
   'as it is': {},
   'nobody is pulled': {'proximal_weight': 0.0},
@@ -31,31 +35,26 @@ _CASES = {
 }
 
 
-def _build(name):
-  """Returns our algorithm of a case, and the oracle's options."""
-  options = dataclasses.replace(l2gd_oracle.Options(), **_CASES[name])
-  config = l2gd.L2gdConfig(**dataclasses.asdict(options))
-  return l2gd.build_l2gd(toys.linear(3), config), options
-
-
-def _expected(algorithm, options):
+def _expected(algorithm, config):
   server_state, _ = toys.initial_states(algorithm, _SOURCE.population, _SEED)
   return l2gd_oracle.run(
     oracle_rounds.clients(_SOURCE),
     server_state.model_weights['kernel'][:, 0],
-    options,
+    config,
     _NUM_ROUNDS,
     server_state.seed,
   )
 
 
-def _compare(runtime_name, name):
-  """Runs round by round and compares everything that a round leaves behind."""
-  algorithm, options = _build(name)
-  expected_rounds = _expected(algorithm, options)
+@pytest.mark.parametrize('name', _CASES)
+def test_rounds_follow_the_oracle(name):
+  """Compares everything that a round leaves behind."""
+  config = l2gd.L2gdConfig(**_OPTIONS | _CASES[name])
+  algorithm = l2gd.build_l2gd(toys.linear(3), config)
+  expected_rounds = _expected(algorithm, config)
   longest = np.zeros(2)
   for oracle, server_state, states, (output,) in oracle_rounds.rounds(
-    runtime_name, algorithm, _SOURCE, expected_rounds, _SEED
+    algorithm, _SOURCE, expected_rounds, _SEED
   ):
     models = [one.personalized_weights['kernel'][:, 0] for one in states]
     loss = statistics.value_of(output.client_metrics['loss'])
@@ -73,13 +72,3 @@ def _compare(runtime_name, name):
   assert communications == list(range(_NUM_ROUNDS))
   # Else the comparison would not see how often a client steps.
   assert longest.min() > 1
-
-
-@pytest.mark.parametrize('name', _CASES)
-def test_debug_runtime_follows_the_oracle(name):
-  _compare('debug', name)
-
-
-@pytest.mark.verify
-def test_graphs_follow_the_oracle():
-  _compare('graphs', 'as it is')

@@ -4,8 +4,6 @@
 the library computes in float32.
 """
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -19,6 +17,15 @@ _SEED = 3
 # One client without examples, one with a single one, and short batches.
 _SIZES = (7, 0, 1, 12, 5, 10, 3)
 _SOURCE = oracle_rounds.in_turns(_SIZES, 2)
+_OPTIONS = {
+  'cohort_size': 4,
+  'variant': 'exact',
+  'client_learning_rate': 0.05,
+  'num_local_steps': 3,
+  'batch_size': 4,
+  'finite_difference_step': 0.1,
+  'loss_scale': 0.5,
+}
 _CASES = {
   'exact, all clients': {'cohort_size': 6},
   'hessian_free': {'variant': 'hessian_free'},
@@ -35,31 +42,26 @@ _CASES = {
 }
 
 
-def _build(name):
-  """Returns our algorithm of a case, and the oracle's options."""
-  options = dataclasses.replace(per_fed_avg_oracle.Options(), **_CASES[name])
-  config = per_fed_avg.PerFedAvgConfig(**dataclasses.asdict(options))
-  return per_fed_avg.build_per_fed_avg(toys.linear(3), config), options
-
-
-def _expected(algorithm, options):
+def _expected(algorithm, config):
   server_state, _ = toys.initial_states(algorithm, _SOURCE.population, _SEED)
   return per_fed_avg_oracle.run(
     oracle_rounds.clients(_SOURCE),
     _SOURCE.population.client_ids,
     server_state.model_weights['kernel'][:, 0],
-    options,
+    config,
     _NUM_ROUNDS,
     _SEED,
   )
 
 
-def _compare(runtime_name, name):
-  """Runs round by round and compares everything that a round leaves behind."""
-  algorithm, options = _build(name)
-  expected_rounds = _expected(algorithm, options)
+@pytest.mark.parametrize('name', _CASES)
+def test_rounds_follow_the_oracle(name):
+  """Compares everything that a round leaves behind."""
+  config = per_fed_avg.PerFedAvgConfig(**_OPTIONS | _CASES[name])
+  algorithm = per_fed_avg.build_per_fed_avg(toys.linear(3), config)
+  expected_rounds = _expected(algorithm, config)
   for oracle, server_state, states, outputs in oracle_rounds.rounds(
-    runtime_name, algorithm, _SOURCE, expected_rounds, _SEED
+    algorithm, _SOURCE, expected_rounds, _SEED
   ):
     personalized = [one.personalized_weights['kernel'][:, 0] for one in states]
     losses = [
@@ -71,13 +73,3 @@ def _compare(runtime_name, name):
       (losses, [oracle.loss, oracle.personal_loss]),
     ):
       np.testing.assert_allclose(found, expected, **_TOLERANCE)
-
-
-@pytest.mark.parametrize('name', _CASES)
-def test_debug_runtime_follows_the_oracle(name):
-  _compare('debug', name)
-
-
-@pytest.mark.verify
-def test_graphs_follow_the_oracle():
-  _compare('graphs', 'hessian_free')

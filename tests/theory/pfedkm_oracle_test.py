@@ -24,47 +24,37 @@ _SIZES = (7, 0, 1, 12, 5, 30, 4, 9)
 _SOURCE = oracle_rounds.in_turns(_SIZES)
 
 
-def _build(options):
-  """Returns our algorithm for the options of the oracle."""
-  return pfedkm.build_pfedkm(
-    toys.linear(3),
-    pfedkm.PFedKMConfig(
-      num_clusters=options.num_clusters,
-      cohort_size=options.cohort_size,
-      cluster_on=options.cluster_on,
-      weighting=options.weighting,
-      server_mixing=options.mixing,
-      loss_scale=options.loss_scale,
-      local_training=moreau_envelope.MoreauEnvelopeConfig(
-        num_local_steps=options.steps,
-        batch_size=options.batch_size,
-        client_learning_rate=options.eta,
-        proximal_weight=options.lam,
-        num_proximal_steps=options.solver_steps,
-        personal_learning_rate=options.solver_rate,
-        weight_decay=options.decay,
-      ),
-      k_means=regrouping.KMeansConfig(num_restarts=20),
-    ),
-  )
+_TRAINING = moreau_envelope.MoreauEnvelopeConfig(
+  num_local_steps=5,
+  batch_size=4,
+  client_learning_rate=0.05,
+  proximal_weight=3.0,
+  num_proximal_steps=3,
+  personal_learning_rate=0.05,
+)
+_CONFIG = pfedkm.PFedKMConfig(
+  loss_scale=0.5,
+  local_training=_TRAINING,
+  k_means=regrouping.KMeansConfig(num_restarts=20),
+)
 
 
-def _expected(algorithm, options):
+def _expected(algorithm, config):
   server_state, _ = toys.initial_states(algorithm, _SOURCE.population, _SEED)
   return pfedkm_oracle.run(
     oracle_rounds.clients(_SOURCE),
     _SOURCE.population.client_ids,
     server_state.cluster_models['kernel'][0, :, 0],
-    options,
+    config,
     _NUM_ROUNDS,
     _SEED,
   )
 
 
-def _compare(runtime_name, algorithm, expected):
+def _compare(algorithm, expected):
   """Runs round by round and compares everything that a round leaves behind."""
   for oracle, server_state, states, (output,) in oracle_rounds.rounds(
-    runtime_name, algorithm, _SOURCE, expected, _SEED
+    algorithm, _SOURCE, expected, _SEED
   ):
     np.testing.assert_allclose(
       server_state.cluster_models['kernel'][..., 0],
@@ -93,16 +83,20 @@ _OPTIONS = {
   'as printed': {},
   'three clusters, half way, by examples': {
     'num_clusters': 3,
-    'mixing': 0.5,
+    'server_mixing': 0.5,
     'weighting': 'examples',
   },
-  'five of seven, beyond the mean': {'cohort_size': 5, 'mixing': 1.5},
+  'five of seven, beyond the mean': {'cohort_size': 5, 'server_mixing': 1.5},
   'clustered by theta, with decay': {
     'num_clusters': 3,
     'cluster_on': 'personalized_model',
-    'decay': 0.3,
+    'local_training': dataclasses.replace(_TRAINING, weight_decay=0.3),
   },
-  'one cluster': {'num_clusters': 1, 'mixing': 0.5, 'weighting': 'examples'},
+  'one cluster': {
+    'num_clusters': 1,
+    'server_mixing': 0.5,
+    'weighting': 'examples',
+  },
 }
 _SECOND_TIER = ('three clusters, half way, by examples', 'one cluster')
 
@@ -116,20 +110,8 @@ _SECOND_TIER = ('three clusters, half way, by examples', 'one cluster')
   ],
 )
 def test_rounds_follow_the_oracle(name):
-  _run('debug', name)
-
-
-@pytest.mark.verify
-@pytest.mark.parametrize(
-  'name', ['as printed', 'three clusters, half way, by examples']
-)
-def test_rounds_on_graphs_follow_the_oracle(name):
-  _run('graphs', name)
-
-
-def _run(runtime_name, name):
-  options = dataclasses.replace(pfedkm_oracle.Options(), **_OPTIONS[name])
-  algorithm = _build(options)
-  expected = _expected(algorithm, options)
+  config = dataclasses.replace(_CONFIG, **_OPTIONS[name])
+  algorithm = pfedkm.build_pfedkm(toys.linear(3), config)
+  expected = _expected(algorithm, config)
   assert min(one.margin for one in expected) > _MARGIN
-  _compare(runtime_name, algorithm, expected)
+  _compare(algorithm, expected)

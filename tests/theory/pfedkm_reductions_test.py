@@ -16,17 +16,10 @@ _TRAINING = moreau_envelope.MoreauEnvelopeConfig(
   num_proximal_steps=2,
   personal_learning_rate=0.1,
 )
-_SIZES = contract.SIZES
 
 
-@pytest.mark.parametrize(
-  ('runtime', 'weighting'),
-  [
-    ('debug', 'uniform'),
-    pytest.param('graphs', 'examples', marks=pytest.mark.verify),
-  ],
-)
-def test_one_cluster_is_pfedme_bit_for_bit(runtime, weighting):
+@pytest.mark.parametrize('weighting', ['uniform', 'examples'])
+def test_one_cluster_is_pfedme_bit_for_bit(weighting):
   options = {
     'weighting': weighting,
     'server_mixing': 0.7,
@@ -37,15 +30,11 @@ def test_one_cluster_is_pfedme_bit_for_bit(runtime, weighting):
     model, pfedkm.PFedKMConfig(num_clusters=1, **options)
   )
   other = pfedme.build_pfedme(model, pfedme.PFedMeConfig(**options))
-  with (
-    toys.build_runtime(runtime, one, len(_SIZES)) as ours,
-    toys.build_runtime(runtime, other, len(_SIZES)) as theirs,
-  ):
-    found, states, outputs = toys.run_rounds(one, source, 3, runtime=ours)
-    expected, expected_states, expected_outputs = toys.run_rounds(
-      other, source, 3, runtime=theirs
-    )
-  assert found.cluster_assignment.tolist() == [0] * len(_SIZES)
+  found, states, outputs = toys.run_rounds(one, source, 3)
+  expected, expected_states, expected_outputs = toys.run_rounds(
+    other, source, 3
+  )
+  assert found.cluster_assignment.tolist() == [0] * len(contract.SIZES)
   for name, leaf in found.cluster_models.items():
     np.testing.assert_array_equal(leaf[0], expected.model_weights[name])
   np.testing.assert_equal(states, expected_states)

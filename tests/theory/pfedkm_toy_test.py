@@ -2,9 +2,9 @@
 
 Tang, Guo and Guo (2021). An upload is w_R = c_i + q^R (w - c_i), with w the
 cluster's model and q = 1 - eta lambda a / (a + lambda);
-`moreau_envelope_test` holds the library's client to it. Here the library's
-server gets such uploads (`tests.testing.pfedkm_rounds`), for as many rounds as a
-claim needs.
+the test of `stages/client/moreau_envelope.py` holds the library's client to it.
+Here the library's server gets such uploads (`tests.testing.pfedkm_rounds`), for
+as many rounds as a claim needs.
 """
 
 import numpy as np

@@ -88,7 +88,9 @@ _CASES = {
 }
 
 
-def _compare(options, runtime_name):
+@pytest.mark.parametrize('name', _CASES)
+def test_rounds_follow_the_oracle(name):
+  options = dataclasses.replace(ppfl_oracle.Options(), **_CASES[name])
   algorithm = _build(options)
   server_state, _ = toys.initial_states(algorithm, _SOURCE.population, _SEED)
   expected = ppfl_oracle.run(
@@ -102,7 +104,7 @@ def _compare(options, runtime_name):
   )
   blocks = set()
   for oracle, server_state, states, outputs in oracle_rounds.rounds(
-    runtime_name, algorithm, _SOURCE, expected, _SEED
+    algorithm, _SOURCE, expected, _SEED
   ):
     np.testing.assert_allclose(
       server_state.model_weights['canonical']['kernel'][..., 0],
@@ -124,17 +126,3 @@ def _compare(options, runtime_name):
   if moves_all and options.form == 'laplacian':
     # Who has no examples is moved by the penalty alone.
     assert np.abs(expected[-1].memberships[1] - 1 / 3).max() > 1e-4
-
-
-@pytest.mark.parametrize(
-  ('runtime_name', 'name'),
-  [
-    *(('debug', name) for name in _CASES),
-    pytest.param('graphs', 'Algorithm 3', marks=pytest.mark.verify),
-    pytest.param('graphs', 'Algorithm 1', marks=pytest.mark.verify),
-  ],
-)
-def test_runtimes_follow_the_oracle(runtime_name, name):
-  _compare(
-    dataclasses.replace(ppfl_oracle.Options(), **_CASES[name]), runtime_name
-  )

@@ -13,7 +13,6 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.rounds import lr_schedule, periods, phase_types
-from tff_algos.runtimes.tff import tff_runtime
 from tff_algos.training import dropouts
 
 _SOURCE = contract.build_source()
@@ -131,17 +130,3 @@ def test_a_factor_of_one_changes_no_bit_and_another_does():
   assert not np.array_equal(
     *(one[0].model_weights['dense_0/kernel'] for one in (other, expected))
   )
-
-
-@pytest.mark.verify
-def test_all_runtimes_agree():
-  algorithm = _build('scaffold', _ONE_FALL)
-  expected = toys.run_rounds(algorithm, _SOURCE, 3)
-  size = len(contract.SIZES)
-  with (
-    toys.graph_runtime(algorithm, size) as vectorized,
-    tff_runtime.TffRuntime(algorithm, size) as tff,
-  ):
-    for runtime in (vectorized, tff):
-      found = toys.run_rounds(algorithm, _SOURCE, 3, runtime=runtime)
-      contract.assert_close(found, expected)

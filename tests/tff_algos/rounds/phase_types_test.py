@@ -65,7 +65,7 @@ def test_stages_are_graphs():
         tf.constant(0),
         tf.constant(4.0),
         tf.constant(0.5),
-        client_rows.Span(tf.constant(1), tf.constant(2)),  # pyright: ignore[reportArgumentType]
+        client_rows.Span(tf.constant(1), tf.constant(2)),
         tf.constant([1, 2]),
       ),
     )

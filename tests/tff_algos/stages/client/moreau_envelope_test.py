@@ -169,6 +169,46 @@ def test_exact_solution_and_its_gradient():
   np.testing.assert_allclose((_W - local) / _ETA, gradient, rtol=1e-3)
 
 
+@pytest.mark.parametrize('curvatures', [[0.5, 2, 6], [-7, 0.5, 7]])
+def test_gradient_is_what_finite_differences_say(curvatures):
+  """lambda (w - theta), of F(w) = min_theta f(theta) + lambda/2 |theta - w|^2."""
+  draw = np.random.default_rng(0).normal
+  vectors, _ = np.linalg.qr(draw(size=(3, 3)))
+  matrix = (vectors * curvatures) @ vectors.T
+  c, w = np.array([1.0, -2.0, 0.5]), draw(size=3)
+  config = moreau_envelope.MoreauEnvelopeConfig(
+    num_local_steps=1,
+    client_learning_rate=1e-9,
+    num_proximal_steps=150,
+    personal_learning_rate=0.05,
+  )
+
+  def objective(theta, batch):
+    way = theta - tf.constant(c, tf.float32)
+    value = tf.tensordot(way, tf.linalg.matvec(matrix.astype('f'), way), 1) / 2
+    return value, tf.zeros_like(batch.mask)
+
+  def envelope(w):
+    theta = np.linalg.solve(
+      matrix + _LAMBDA * np.eye(3), matrix @ c + _LAMBDA * w
+    )
+    way, pull = theta - c, theta - w
+    return way @ matrix @ way / 2 + _LAMBDA / 2 * pull @ pull
+
+  (_, theta), _ = moreau_envelope.descend(
+    objective,
+    *[tf.constant(w, tf.float32)] * 2,
+    client_data.build(np.zeros([1, 3]), np.zeros(1)),
+    tf.constant(_SEED),
+    config,
+  )
+  expected = [
+    (envelope(w + step) - envelope(w - step)) / 2e-4
+    for step in 1e-4 * np.eye(3)
+  ]
+  np.testing.assert_allclose(_LAMBDA * (w - theta.numpy()), expected, rtol=2e-5)
+
+
 def test_solver_shrinks_the_error_by_the_same_factor_each_step():
   """|1 - 0.1 * 17|^5 = 0.16807."""
   _, personalized, _, _ = _work(
