@@ -150,10 +150,13 @@ def test_a_run_that_would_wait_in_vain_is_refused(
   dataset, tmp_path, monkeypatch
 ):
   shutil.copytree(dataset, tmp_path / 'dataset')
+  sizes = dataset_lib.FederatedDataset.num_examples
   monkeypatch.setattr(
     dataset_lib.FederatedDataset,
     'num_examples',
-    lambda self, split: np.full(len(self.client_ids), split != 'validation'),
+    lambda self, split, *group: (
+      sizes(self, split, *group) * (split != 'validation')
+    ),
   )
   config = regressions.config(num_rounds=1, selection={'patience': 2})
   with pytest.raises(errors.ConfigError, match='no client has validation'):

@@ -346,7 +346,7 @@ class _Night:
     config = self._config.dataset
     if self._parent is None or config.fitted_from:
       return config
-    parent = self._parent / 'dataset'
+    parent = _link_of(self._parent)
     if raw_features.FEATURES not in integrity.read_manifest(parent.resolve()):
       return config  # Its source has no columns to be fitted.
     return dataclasses.replace(config, fitted_from=os.fspath(parent))
