@@ -99,19 +99,19 @@ def define_experiment_flags(
 
 
 def define_options(
-  defaults: _Options,
+  options_class: type[_Options],
   names: Iterable[str],
   **bounds: tuple[float, float | None],
 ) -> Callable[[], _Options]:
   """Defines a flag for each option; returns the function that reads them.
 
   Args:
-    defaults: Options: a dataclass or named tuple, whose docstring is the help.
+    options_class: A dataclass or named tuple, whose docstring is the help.
     names: Names of its attributes that are flags.
     **bounds: Name -> least and greatest value.
   """
-  meanings = config_lib.attribute_docs(type(defaults))
-  holders = {}
+  meanings = config_lib.attribute_docs(options_class)
+  defaults, holders = options_class(), {}
   for name in names:
     default = getattr(defaults, name)
     limits = dict(
@@ -119,7 +119,7 @@ def define_options(
     )
     define = _DEFINE.get(type(default), flags.DEFINE_string)
     holders[name] = define(name, default, meanings[name], **limits)
-  return lambda: type(defaults)(
+  return lambda: options_class(
     **{name: holder.value for name, holder in holders.items()}
   )
 

@@ -34,7 +34,7 @@ _OUTPUT_DIR = flags.DEFINE_string(
   'output_dir', None, 'Output folder; default: <workdir>/predictions.'
 )
 _CONFIG = command.define_options(
-  model_choice.ScoringConfig(),
+  model_choice.ScoringConfig,
   ('split', 'group', 'personalized', 'otherwise', 'pick_split'),
 )
 _ASSIGNMENTS = flags.DEFINE_string(

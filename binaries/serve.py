@@ -38,7 +38,7 @@ _MODEL_BASE_PATH = flags.DEFINE_string(
   'Instead of --workdir: a folder of models, <model>/<version>/.',
 )
 _CONFIG = command.define_options(
-  server_config.ServerConfig(),
+  server_config.ServerConfig,
   server_config.ServerConfig._fields,
   rest_api_port=(0, 65535),
   port=(0, 65535),

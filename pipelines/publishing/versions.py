@@ -54,7 +54,7 @@ def announce(
 
   Returns:
     Whether the version is the current one now; False if another version has a
-    later date (backfill).
+    later date (backfill), unless its build was killed and there is no current.
   """
   # Modification times order the versions for retention.
   os.utime(layout.version_folder(dataset, version))

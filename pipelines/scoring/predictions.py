@@ -229,7 +229,7 @@ def read_published(folder: pathlib.Path) -> dict[str, Any] | None:
       return manifest
   except errors.DataError as error:
     problem = error
-  except (KeyError, TypeError) as error:
+  except (KeyError, TypeError, AttributeError) as error:
     problem = f'{folder / MANIFEST} is of another format: {error!r}'
   logging.warning('Scoring %s again: %s', folder, problem)
   return None

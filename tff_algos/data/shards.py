@@ -199,7 +199,8 @@ class PublishedShards:
   def _drop_oldest(self) -> None:
     # Two files each, and what was read goes with them.
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    while len(self._shards) > max(limit // 4, _MAX_OPEN) or (
+    most = limit // 4 if limit > 0 else _MAX_OPEN
+    while len(self._shards) > most or (
       self._shards and self.num_cached_bytes() > self._cache_bytes
     ):
       self._shards.popitem(last=False)[1].close()

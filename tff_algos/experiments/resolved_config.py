@@ -105,6 +105,6 @@ def read(
     return experiment.parse_plain(values)
   except errors.ConfigError as error:
     raise errors.ConfigError(
-      f'{path}: {error}. If an earlier version made the run, read it with that '
-      'version, or train it anew in another folder'
+      f'{path}: {error}. If this names an option that only an earlier version '
+      'had, read the run with that version, or train it anew in another folder'
     ) from None

@@ -66,7 +66,8 @@ def read(
   trajectories, first = [], None
   for folder in folders:
     label = os.path.relpath(folder, start)
-    # The runs may be of other machines; no round is computed here.
+    # The runs may be of other machines or versions. No round is computed, but
+    # the runtime refuses algorithms with aggregation processes of TFF.
     config = resolved_config.read(folder, runtimes.RuntimeConfig())
     refusals.check_not_private(config, f'{label}: binaries.landscape')
     refusals.check_not_low_rank(config, f'{label}: binaries.landscape')

@@ -411,7 +411,7 @@ def _build_table(
   for role in ('client', 'label'):
     if not given[role]:
       raise errors.DataError(f'name the column of the {role}, got none')
-  for feature in features or ():
+  for feature in () if features is None else features:
     if not isinstance(feature, Mapping):
       raise errors.DataError(
         "a feature must be a mapping such as {'name': 'age'} or {'name': "

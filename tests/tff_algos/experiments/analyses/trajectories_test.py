@@ -14,6 +14,7 @@ from tff_algos.experiments import (
   training,
 )
 from tff_algos.experiments.analyses import trajectories
+from tff_algos.runtimes import registry as runtimes
 
 
 def _train(folder, num_rounds=2, **changes):
@@ -40,6 +41,11 @@ def folder(tmp_path_factory):
   """A folder with a run of factors."""
   folder = tmp_path_factory.mktemp('runs')
   _train(folder / 'factors')
+  # As of a version with another option of runtimes.
+  path = folder / 'factors' / 'config.json'
+  content = sealed_json.read(path, '')
+  content['config']['runtime']['removed'] = 1
+  sealed_json.write(path, content)
   return folder
 
 
@@ -47,11 +53,6 @@ def folder(tmp_path_factory):
 def runs(folder):
   """With those that `factors` is compared with."""
   _train(folder / 'plain', model__decomposition__num_atoms=0)
-  # As of a version with another option of runtimes.
-  path = folder / 'plain' / 'config.json'
-  content = sealed_json.read(path, '')
-  content['config']['runtime']['removed'] = 1
-  sealed_json.write(path, content)
   _train(folder / 'wider', 1, model__normalization='group')
   _train(folder / 'elsewhere', 1, dataset__seed=1)
   return folder
@@ -84,7 +85,8 @@ def test_losses_along_the_paths_are_those_of_the_evaluation(runs):
 def test_a_point_has_kernels_in_the_place_of_factors(folder):
   problem = trajectories.read([folder / 'factors'], 1)
   assert problem.trajectories[0].label == 'factors'
-  config = resolved_config.read(folder / 'factors')
+  debug = runtimes.RuntimeConfig('debug')
+  config = resolved_config.read(folder / 'factors', debug)
   with session.open_session(config, folder / 'factors') as opened:
     _, state = opened.restore()
   weights = {

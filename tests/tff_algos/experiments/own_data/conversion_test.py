@@ -376,10 +376,11 @@ def test_frame_without_such_a_column(tmp_path):
     conversion.from_pandas(_frame(), tmp_path, client='user', label='ill')
 
 
-def test_features_that_are_names_alone(tmp_path):
-  with pytest.raises(errors.DataError, match="{'name': 'age'} .* got 'city'"):
+@pytest.mark.parametrize('of', [list, np.array])
+def test_features_that_are_names_alone(tmp_path, of):
+  with pytest.raises(errors.DataError, match="{'name': 'age'} .* got .*'city'"):
     conversion.from_pandas(
-      _frame(), tmp_path, client='who', label='ill', features=['city']
+      _frame(), tmp_path, client='who', label='ill', features=of(['city', 'x'])
     )
 
 
