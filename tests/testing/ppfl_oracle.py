@@ -17,7 +17,7 @@ from tff_algos.core import seeds
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-  """Those of the algorithm, and a rate and a floor that its config lacks."""
+  """Options of the algorithm, its schedule of rates and its floor."""
 
   schedule: str = 'alternating'
   cohort_size: int = 0
