@@ -108,16 +108,18 @@ def _run(
   reader = published.Reader(folder)
   num_sources = len(manifest['schema']['source_names'])
   with runner.run_pipeline(pipeline_options) as pipeline:
-    _ = (
+    shards = (
       pipeline
       | 'Shards' >> runner.spread(range(manifest['num_shards']))
       | 'MeasureShard' >> beam.ParDo(MeasureShard(reader, staging))
     )
-    _ = (
+    held_out = (
       pipeline
       | 'HeldOut' >> runner.spread(range(num_sources))
       | 'MeasureHeldOut' >> beam.ParDo(MeasureHeldOut(reader, staging))
     )
+    # Dask's runner computes only what the last step depends on.
+    _ = (shards, held_out) | beam.Flatten()
 
 
 class MeasureShard(beam.DoFn):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tempfile
 
 import numpy as np
 import pytest
@@ -191,6 +192,20 @@ def test_threads_change_no_byte(measured):
   before = _files(folder)
   options = ['--direct_num_workers=2', '--direct_running_mode=multi_threading']
   assert not _measure(path, options, force=True)[1]
+  assert _files(folder) == before
+
+
+def test_dask_changes_no_byte(measured, monkeypatch, tmp_path):
+  distributed = pytest.importorskip('distributed')
+  # Dask leaves a folder where temporary files go.
+  monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path))
+  path, _, folder = measured
+  before = _files(folder)
+  with distributed.LocalCluster(
+    n_workers=1, processes=False, dashboard_address=None
+  ) as cluster:
+    address = f'--dask_client_address={cluster.scheduler_address}'
+    assert not _measure(path, ['--runner=DaskRunner', address], force=True)[1]
   assert _files(folder) == before
 
 
