@@ -13,7 +13,9 @@ import numpy as np
 from tests.testing import csv_files
 from tff_algos.core import sealed_json
 from tff_algos.evaluation import recovery
+from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.sweep import plan as plan_lib
+from tff_algos.reports.sweep import sweep as sweep_lib
 
 NAME = 'Invented sweep'
 
@@ -84,6 +86,12 @@ def write_run(
   csv_files.write(folder / 'evaluation' / 'clients.csv', clients)
 
 
+def read_run(folder: pathlib.Path, **options) -> run_lib.Run:
+  """Writes a run, and reads it."""
+  write_run(folder, **options)
+  return run_lib.read(folder)
+
+
 def _rounds(level, order, ari, num_rounds, score):
   other = {'a': 0.05, 'b': 0.1}
   scores = {'a': {order[0]: level + 0.2}, 'b': {order[1]: level + 0.3}}
@@ -131,6 +139,17 @@ def write(
   plan = plan_lib.Plan(NAME, tuple(axes), tuple(runs))
   write_plan(workdir, plan)
   return plan
+
+
+def read(
+  workdir: pathlib.Path,
+  levels: dict[tuple, Sequence[float]],
+  axes: Sequence[plan_lib.Axis],
+  **options,
+) -> sweep_lib.Sweep:
+  """Writes a sweep, and reads it; see `write`."""
+  write(workdir, levels, axes, **options)
+  return sweep_lib.read(workdir)
 
 
 def write_diverged(workdir: pathlib.Path) -> None:

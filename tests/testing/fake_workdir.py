@@ -1,6 +1,5 @@
 """Writes the files of a run that never was, with numbers like a real one's."""
 
-import json
 import pathlib
 import shutil
 
@@ -9,6 +8,7 @@ import numpy as np
 from tests.testing import csv_files, fake_atoms, fake_audit, fake_drift
 from tff_algos.core import sealed_json, seeds
 from tff_algos.evaluation import recovery
+from tff_algos.reports.run import run as run_lib
 
 
 def write(
@@ -70,13 +70,25 @@ def write(
   sealed_json.write(workdir / 'evaluation' / 'summary.json', summary)
 
 
+def read(workdir: pathlib.Path, **options) -> run_lib.Run:
+  """Writes a run, and reads it."""
+  write(workdir, **options)
+  return run_lib.read(workdir)
+
+
+def change_summary(workdir: pathlib.Path, point=(), **entries) -> None:
+  """Changes entries of the summary, and metrics of its last round, `point`."""
+  path = workdir / 'evaluation' / 'summary.json'
+  summary = sealed_json.read(path, '') | entries
+  summary['last'] |= dict(point)
+  sealed_json.write(path, summary)
+
+
 def forget_mixture(workdir: pathlib.Path) -> None:
   """Removes the ground truth; the clusters' sources stay."""
   path = workdir / 'evaluation' / 'clients.csv'
   path.write_text(path.read_text().replace('true_mixture', 'unknown'))
-  path = workdir / 'evaluation' / 'summary.json'
-  summary = json.loads(path.read_text())
-  sealed_json.write(path, {**summary, 'planted_names': None})
+  change_summary(workdir, planted_names=None)
 
 
 def keep_rounds_from(workdir: pathlib.Path, round_num: int) -> None:
@@ -91,12 +103,13 @@ def keep_rounds_from(workdir: pathlib.Path, round_num: int) -> None:
 
 def score_held_out(workdir: pathlib.Path, scores, score='accuracy') -> None:
   """Sets the scores of the evaluated round, `[num_clusters, num_sources]`."""
-  path = workdir / 'evaluation' / 'summary.json'
-  summary = json.loads(path.read_text())
-  for cluster, row in enumerate(scores):
-    for source, value in zip(summary['source_names'], row, strict=True):
-      summary['last'][f'held_out/{source}/cluster_{cluster}/{score}'] = value
-  sealed_json.write(path, summary)
+  names = run_lib.read(workdir).source_names
+  point = {
+    f'held_out/{source}/cluster_{cluster}/{score}': value
+    for cluster, row in enumerate(scores)
+    for source, value in zip(names, row, strict=True)
+  }
+  change_summary(workdir, point)
 
 
 def write_memberships(

@@ -218,35 +218,22 @@ def rewriting(
   Raises:
     WorkdirBusyError: If another process writes there for a minute.
   """
-  place = workdir / folder
+  place, paths = workdir / folder, [f'{folder}/{name}' for name in names]
   durable.make_folder(place)
   busy = f'another program writes in {place}'
   with folder_lock.exclusive(place, busy, _PATIENCE_SECONDS):
-    with _recorded_again(workdir, folder, names, others, facts):
-      yield
-
-
-@contextlib.contextmanager
-def _recorded_again(
-  workdir: pathlib.Path,
-  folder: str,
-  names: Iterable[str],
-  others: Entries | None,
-  facts: Mapping[str, Any],
-) -> Generator[None]:
-  place, paths = workdir / folder, [f'{folder}/{name}' for name in names]
-  known = read(place, f'Remove {place / FILE}, and run this again.') or {}
-  if any(known.get(name, fact) != fact for name, fact in facts.items()):
-    for path in place.iterdir():
-      if path.is_file() and path.name not in (FILE, folder_lock.FILE):
-        path.unlink()
-    known = {}
-  files = {
-    path: entry
-    for path, entry in known.pop('files', {}).items()
-    if path not in paths and (others is None or path.startswith(folder))
-  }
-  write(place, files, **known)
-  yield
-  files |= {path: describe_file(workdir / path) for path in paths}
-  write(place, {**files, **(others or {})}, **{**known, **facts})
+    known = read(place, f'Remove {place / FILE}, and run this again.') or {}
+    if any(known.get(name, fact) != fact for name, fact in facts.items()):
+      for path in place.iterdir():
+        if path.is_file() and path.name not in (FILE, folder_lock.FILE):
+          path.unlink()
+      known = {}
+    files = {
+      path: entry
+      for path, entry in known.pop('files', {}).items()
+      if path not in paths and (others is None or path.startswith(folder))
+    }
+    write(place, files, **known)
+    yield
+    files |= {path: describe_file(workdir / path) for path in paths}
+    write(place, {**files, **(others or {})}, **{**known, **facts})

@@ -4,7 +4,6 @@ import contextlib
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Mapping
 from typing import Any
 
 from tff_algos.core import cache_folder, durable, errors, folder_lock
@@ -78,8 +77,15 @@ def open_version(
         f'{name} of version {folder.name} at {address} is missing or is '
         f'another file than the manifest says. {integrity.BUILD_AGAIN}'
       )
+
+  def open_shard(name: str) -> cached_object.CachedObject:
+    entry = snapshot.files[name]
+    return cached_object.CachedObject(
+      objects, snapshots.object_name(entry), entry['size_bytes'], cache
+    )
+
   opened = shards.PublishedShards(
-    lambda name: _open_object(objects, snapshot.files[name], cache),
+    open_shard,
     {
       name: f'{objects.address}/{snapshots.object_name(entry)} ({name})'
       for name, entry in snapshot.files.items()
@@ -134,11 +140,3 @@ def _fetch(
   files = {name: snapshot.files[name] for name in names}
   some = snapshots.Snapshot(files, {}, snapshot.folders)
   snapshots.fetch(objects, some, folder, folder.with_name('fetching'))
-
-
-def _open_object(
-  objects: objects_lib.Objects, entry: Mapping[str, Any], cache: pathlib.Path
-) -> cached_object.CachedObject:
-  return cached_object.CachedObject(
-    objects, snapshots.object_name(entry), entry['size_bytes'], cache
-  )

@@ -12,8 +12,6 @@ FEATURES = 'features'
 CLIENT_MEAN = 'feature_mean'
 CLIENT_DEVIATION = 'feature_deviation'
 
-_CHANNELS = (1, 3)
-
 
 def of_manifest(manifest: Mapping[str, Any]) -> spec_lib.FeatureSpec:
   """Returns the feature spec of a dataset.
@@ -48,8 +46,7 @@ def of_manifest(manifest: Mapping[str, Any]) -> spec_lib.FeatureSpec:
     )
     return spec_lib.FeatureSpec(columns, **described)
   shape = schema.x_shape
-  is_image = len(shape) == 3 and shape[2] in _CHANNELS
-  if schema.x_dtype == 'uint8' and is_image:
+  if schema.x_dtype == 'uint8' and schema.is_image:
     feature = spec_lib.Feature('image', spec_lib.IMAGE, shape=shape)
   else:
     feature = spec_lib.Feature('x', spec_lib.TENSOR, shape=shape)

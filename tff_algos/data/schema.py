@@ -139,6 +139,11 @@ class Schema:
     return self.x_dtype == 'int32'
 
   @property
+  def is_image(self) -> bool:
+    """Returns whether features are an image: of three axes, gray or RGB."""
+    return len(self.x_shape) == 3 and self.x_shape[-1] in (1, 3)
+
+  @property
   def num_sources(self) -> int:
     """Returns the number of source distributions."""
     return len(self.source_names)

@@ -44,6 +44,7 @@ def read(folder: pathlib.Path, manifest: Mapping[str, Any]) -> Statistics:
   Raises:
     DataError: If they are missing, damaged or not of the files that the
       manifest lists.
+    OSError: If the disk fails.
   """
   path = folder / layout.STATISTICS
   try:
@@ -54,7 +55,9 @@ def read(folder: pathlib.Path, manifest: Mapping[str, Any]) -> Statistics:
     raise errors.DataError(
       f'{path} is missing: the version was not measured yet. {_MEASURE_AGAIN}'
     ) from None
-  except (ValueError, KeyError, TypeError) as error:
+  except (OSError, ValueError, KeyError, TypeError) as error:
+    if errors.is_of_disk(error):
+      raise
     raise errors.DataError(
       f'{path} cannot be read: {error!r}. {_MEASURE_AGAIN}'
     ) from None

@@ -1,5 +1,6 @@
 """Subprocesses of checks: time limits and cleanup."""
 
+import contextlib
 import signal
 import subprocess
 from typing import NamedTuple
@@ -58,10 +59,8 @@ def end_children() -> None:
   """Kills child processes left by interrupted or abandoned checks."""
   children = psutil.Process().children(recursive=True)
   for child in children:
-    try:
+    with contextlib.suppress(psutil.NoSuchProcess):
       child.kill()
-    except psutil.NoSuchProcess:
-      pass
   psutil.wait_procs(children, timeout=5)
 
 

@@ -61,19 +61,19 @@ def check_python(
   return result.CheckResult('python', 'ok', f'{spelled} in {prefix}')
 
 
-def check_glibc(version: str | None) -> result.CheckResult:
+def check_glibc(version: str) -> result.CheckResult:
   """Checks the C library.
 
   Args:
-    version: Such as `'glibc 2.36'`; None if it is another C library.
+    version: Such as `'glibc 2.36'`; blank if it is another C library.
   """
-  match = re.fullmatch(r'glibc (\d+)\.(\d+).*', version or '')
-  if version and match and (int(match[1]), int(match[2])) >= _OLDEST_GLIBC:
+  match = re.fullmatch(r'glibc (\d+)\.(\d+).*', version)
+  if match and (int(match[1]), int(match[2])) >= _OLDEST_GLIBC:
     return result.CheckResult('glibc', 'ok', version)
   return result.CheckResult(
     'glibc',
     'fail',
-    version or 'none (musl?)',
+    version.strip() or 'none (musl?)',
     "TFF's wheels need glibc 2.31: Debian 11, Ubuntu 20.04 or newer; Alpine "
     'has none.',
   )

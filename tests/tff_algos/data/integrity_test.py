@@ -122,37 +122,21 @@ def test_every_changed_digit_in_the_manifest_is_found(tmp_path):
       integrity.read_manifest(version)
 
 
-def test_missing_file(tmp_path):
+@pytest.mark.parametrize(
+  ('name', 'content', 'verify', 'words'),
+  [
+    ('a.array_record', None, False, 'a.array_record is missing'),
+    ('a.array_record', b'record', False, 'has 6 bytes, .* says 7'),
+    ('a.array_record', b'recores', True, 'a.array_record is damaged'),
+    # A table is checked all the same.
+    ('clients.parquet', b'tablo', False, 'clients.parquet is damaged'),
+  ],
+)
+def test_a_damaged_file_is_named(tmp_path, name, content, verify, words):
   version = _write(tmp_path)
-  (version / 'a.array_record').unlink()
-  with pytest.raises(errors.DataError, match='a.array_record is missing'):
-    integrity.check_files(
-      version, integrity.read_manifest(version), verify=False
-    )
-
-
-def test_cut_off_file(tmp_path):
-  version = _write(tmp_path)
-  (version / 'a.array_record').write_bytes(b'record')
-  with pytest.raises(errors.DataError, match='has 6 bytes, .* says 7'):
-    integrity.check_files(
-      version, integrity.read_manifest(version), verify=False
-    )
-
-
-def test_flipped_byte_names_the_file(tmp_path):
-  version = _write(tmp_path)
-  (version / 'a.array_record').write_bytes(b'recores')
-  with pytest.raises(errors.DataError, match='a.array_record is damaged'):
-    integrity.check_files(
-      version, integrity.read_manifest(version), verify=True
-    )
-
-
-def test_unverified_table_is_checked_all_the_same(tmp_path):
-  version = _write(tmp_path)
-  (version / 'clients.parquet').write_bytes(b'tablo')
-  with pytest.raises(errors.DataError, match='clients.parquet is damaged'):
-    integrity.check_files(
-      version, integrity.read_manifest(version), verify=False
-    )
+  (version / name).unlink()
+  if content is not None:
+    (version / name).write_bytes(content)
+  manifest = integrity.read_manifest(version)
+  with pytest.raises(errors.DataError, match=words):
+    integrity.check_files(version, manifest, verify)

@@ -157,7 +157,7 @@ def test_addresses_without_a_dataset_say_what_to_do(published):
 
 
 def test_records_are_ranges_of_a_real_store_with_faults(
-  digits_dataset, s3, cache
+  digits_dataset, s3, monkeypatch
 ):
   address = f's3://{s3_server.BUCKET}/ranges'
   names = publishing.publish(digits_dataset, address)
@@ -169,16 +169,11 @@ def test_records_are_ranges_of_a_real_store_with_faults(
 
   with dataset_lib.FederatedDataset.open(digits_dataset / 'dataset') as local:
     expected = _everything(local)
-    s3.fault = fault
-    s3.requests.clear()
-    try:
-      with dataset_lib.FederatedDataset.open(address) as opened:
-        _check_same(_everything(opened), expected)
-        train = _shard_object(names, 'train-00000-of-00002')
-        ranges = [
-          header for _, path, header in s3.requests if path.endswith(train)
-        ]
-        assert ranges and all(one.startswith('bytes=') for one in ranges)
-    finally:
-      s3.fault = lambda method, path: None
+  monkeypatch.setattr(s3, 'fault', fault)
+  s3.requests.clear()
+  with dataset_lib.FederatedDataset.open(address) as opened:
+    _check_same(_everything(opened), expected)
+  train = _shard_object(names, 'train-00000-of-00002')
+  ranges = [header for _, path, header in s3.requests if path.endswith(train)]
+  assert ranges and all(one.startswith('bytes=') for one in ranges)
   assert failed[0] > 20

@@ -124,9 +124,7 @@ def test_what_comes_next_is_fetched_meanwhile(published, monkeypatch):
   assert sum(size for _, size in requests) == published.num_cached_bytes()
 
 
-def test_an_error_ahead_is_raised_when_its_record_is_read(
-  published, objects, monkeypatch
-):
+def test_an_error_ahead_is_raised_when_its_record_is_read(published, objects):
   published.read('a', 1)
   objects.delete('a')
   published.read('a', 1)

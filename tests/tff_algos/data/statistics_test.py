@@ -54,6 +54,12 @@ def test_not_statistics(folder, text):
     statistics.read(folder, _MANIFEST)
 
 
+def test_a_folder_is_no_statistics(tmp_path):
+  (tmp_path / layout.STATISTICS).mkdir()
+  with pytest.raises(errors.DataError, match='cannot be read: IsADirectory'):
+    statistics.read(tmp_path, _MANIFEST)
+
+
 @pytest.mark.parametrize(
   'entries', [{'statistics_version': 999}, {'manifest_checksum': 'other'}]
 )

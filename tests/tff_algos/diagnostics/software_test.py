@@ -19,12 +19,15 @@ def test_python():
     ('glibc 2.36', 'ok'),
     ('glibc 2.4', 'fail'),
     ('glibc 2.28', 'fail'),
-    ('', 'fail'),
-    (None, 'fail'),
+    (' ', 'fail'),
   ],
 )
 def test_glibc(version, status):
   assert software.check_glibc(version).status == status
+
+
+def test_another_c_library_has_no_version():
+  assert software.check_glibc(' ').found == 'none (musl?)'
 
 
 _LOCK = (

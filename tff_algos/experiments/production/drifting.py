@@ -92,6 +92,9 @@ def measure(
     {'client_id': client_id, **row, **of_clusters.clients.get(client_id, {})}
     for client_id, row in of_data.clients.items()
   ]
+  durable.check_file_place(folder / drift.REPORT)
+  # Last, so that a report that is interrupted has none.
+  (folder / drift.REPORT).unlink(missing_ok=True)
   tables.write_table(folder / drift.CLIENTS, rows)
   report['files'] = {
     drift.CLIENTS: records.describe_file(folder / drift.CLIENTS)

@@ -10,7 +10,6 @@ from tff_algos.reports.plotting import picture, style
 
 _MAX_SAMPLES = 12
 _MAX_SOURCES = 12
-_IMAGE_CHANNELS = (1, 3)
 # Of the names of sources, in inches.
 _NAME_WIDTH = 1.4
 _MAX_NAMED_FEATURES = 40
@@ -35,14 +34,9 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
   ][:_MAX_SOURCES]
   if not shown:
     return None
-  if is_image(facts.schema.x_shape):
+  if facts.schema.is_image:
     return _draw_images(facts, shown)
   return _draw_profiles(facts, shown)
-
-
-def is_image(shape: tuple[int, ...]) -> bool:
-  """Returns whether features of a shape can be shown as images."""
-  return len(shape) == 3 and shape[-1] in _IMAGE_CHANNELS
 
 
 def choose(y: np.ndarray, count: int) -> np.ndarray:
@@ -198,7 +192,7 @@ PICTURE = picture.Picture(
   caption=lambda facts: (
     "Mean of all clients' images of each source distribution, and held-out "
     'examples with their labels (examples of one client if none are held out).'
-    if is_image(facts.schema.x_shape)
+    if facts.schema.is_image
     else "Moments of the features of all clients' examples."
   ),
   draw=draw,

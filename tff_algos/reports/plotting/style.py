@@ -409,6 +409,8 @@ def label_ends(axes: axes_lib.Axes, labels: list[EndLabel]) -> None:
   Labels that would overlap are moved apart by as little as possible. The
   limits of the y axis must have been set.
   """
+  if not labels:
+    return
   size = _FONT_SIZE - 0.5
   height_inches = axes.get_window_extent().height / axes.figure.dpi
   gap = 1.35 * size / 72 / height_inches

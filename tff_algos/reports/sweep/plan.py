@@ -197,7 +197,7 @@ def read(workdir: pathlib.Path) -> Plan:
 
 
 def _frozen(value: Any) -> Any:
-  """Returns nested lists as tuples, so that values are hashable."""
+  """Returns lists as tuples and mappings as text: values are hashable."""
   if isinstance(value, list):
     return tuple(_frozen(item) for item in value)
-  return value
+  return str(value) if isinstance(value, dict) else value

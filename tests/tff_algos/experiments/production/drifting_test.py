@@ -5,6 +5,7 @@ import dataclasses
 import os
 import pathlib
 import shutil
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from configs import base
 from pipelines import build_dataset
 from pipelines.publishing import versions
-from tests.testing import csv_files, published
+from tests.testing import csv_files, published, raw_data
 from tff_algos.core import cache_folder, errors, sealed_json
 from tff_algos.core import config as config_lib
 from tff_algos.data import layout
@@ -25,6 +26,7 @@ from tff_algos.experiments import (
   training,
 )
 from tff_algos.experiments.production import drifting
+from tff_algos.reports.run import drift_report
 from tff_algos.runtimes import registry as runtimes
 from tff_algos.training import continuation
 
@@ -90,14 +92,6 @@ def _child(config, folder, **data):
   return config
 
 
-def _files(folder):
-  return {
-    path.relative_to(folder): path.read_bytes()
-    for path in folder.rglob('*')
-    if path.is_file()
-  }
-
-
 def test_without_a_parent_only_the_reference_is_written(parent):
   folder, _ = parent
   assert not (folder / drift.REPORT).exists()
@@ -124,10 +118,24 @@ def test_the_same_data_do_not_drift(parent, tmp_path):
   assert report['num_clients'] == {'stayed': 6, 'new': 0, 'departed': 0}
   assert (report['parent'], report['parent_round']) == ('run', 2)
   assert report == sealed_json.read(tmp_path / 'drift.json', '')
-  before = _files(tmp_path)
+  before = raw_data.file_bytes(tmp_path)
   drifting.measure(dataclasses.replace(config, drift=strict), tmp_path, folder)
-  assert _files(tmp_path) == before
+  assert raw_data.file_bytes(tmp_path) == before
   assert not any(b'/tmp' in content for content in before.values())
+
+
+def test_a_kill_between_table_and_report_leaves_no_report(
+  parent, tmp_path, monkeypatch
+):
+  folder, config = parent
+  (version,) = (folder / 'dataset' / 'versions').iterdir()
+  os.symlink(version, tmp_path / 'dataset')
+  drifting.measure(config, tmp_path, folder)
+  assert drift_report.read(tmp_path) is not None
+  monkeypatch.setattr(sealed_json, 'write', mock.Mock(side_effect=SystemExit))
+  with pytest.raises(SystemExit):
+    drifting.measure(config, tmp_path, folder)
+  assert drift_report.read(tmp_path) is None
 
 
 def test_the_parent_may_have_run_on_another_machine_or_version(

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from configs.fed_soft import synthetic
-from tests.testing import csv_files, fake_search, fake_sweep
+from tests.testing import csv_files, fake_search, fake_sweep, fake_workdir
 from tff_algos.core import errors, sealed_json
 from tff_algos.data import layout, schema
 from tff_algos.evaluation import round_time
@@ -20,18 +20,14 @@ _KEY = 'algorithm.num_clusters'
 _TEST = 'participating/test/personalized/accuracy'
 
 
-def _read(path):
-  return csv_files.read(path)
-
-
 def test_a_sweep_gets_its_tables_and_its_page(tmp_path):
   levels = {(0.1,): (0.2, 0.4), (1.0,): (0.3,)}
   fake_sweep.write(tmp_path, levels, _AXES)
   text = comparison.compare(tmp_path)
   assert 'weight=0.1  (2 seeds; clusters found (95 % interval): 2 of 2' in text
-  runs = _read(tmp_path / 'sweep.csv')
+  runs = csv_files.read(tmp_path / 'sweep.csv')
   assert [float(row[_TEST]) for row in runs] == pytest.approx([0.2, 0.4, 0.3])
-  cells = _read(tmp_path / 'sweep_summary.csv')
+  cells = csv_files.read(tmp_path / 'sweep_summary.csv')
   assert [row['num_runs'] for row in cells] == ['2', '1']
   std = 0.2 / math.sqrt(2)
   assert float(cells[0][f'{_TEST} std']) == pytest.approx(std)
@@ -57,7 +53,7 @@ def test_a_metric_that_no_run_has_is_refused_at_the_end(
   fake_sweep.write(tmp_path, {(0.1,): (0.2,)}, _AXES)
   with pytest.raises(errors.DataError, match=message):
     comparison.compare(tmp_path, options)
-  assert len(_read(tmp_path / 'sweep.csv')) == 1
+  assert len(csv_files.read(tmp_path / 'sweep.csv')) == 1
   assert (tmp_path / 'report' / 'index.html').is_file()
 
 
@@ -119,10 +115,7 @@ def _set_raw_data(run, seed, version, sources, source='table'):
   dataset = {'seed': seed, 'source': {'name': source}}
   config = {'seed': seed, 'dataset': dataset}
   sealed_json.write(run / 'config.json', {'config': config})
-  path = run / 'evaluation' / 'summary.json'
-  summary = sealed_json.read(path, '')
-  summary = {key: one for key, one in summary.items() if key != 'sha256'}
-  sealed_json.write(path, {**summary, 'dataset_version': version})
+  fake_workdir.change_summary(run, dataset_version=version)
   folder = layout.version_folder(run / 'dataset', version)
   folder.mkdir(parents=True)
   manifest = {
@@ -175,15 +168,11 @@ def test_runs_of_which_an_earlier_round_was_evaluated_are_told(tmp_path):
   fake_sweep.write(tmp_path, {(0.1,): (0.2,), (0.3,): (0.2,)}, _AXES)
   assert 'evaluated last' not in comparison.compare(tmp_path)
   (first, _) = sorted(tmp_path.glob('*/seed_0'))
-  path = first / 'evaluation' / 'summary.json'
-  summary = sealed_json.read(path, '')
-  last = summary['last']['round']
-  summary['last']['round'] = 1
-  sealed_json.write(path, {k: v for k, v in summary.items() if k != 'sha256'})
+  fake_workdir.change_summary(first, {'round': 1})
   text = comparison.compare(tmp_path)
   assert (
     f'{first.relative_to(tmp_path)}: its metrics are those of round 1, which '
-    f'was evaluated last, and it has {last} rounds.'
+    'was evaluated last, and it has 2 rounds.'
   ) in text
   assert text.count('evaluated last') == 1
 
@@ -244,9 +233,9 @@ def test_the_tables_of_a_search_have_its_target(tmp_path):
   fake_search.read(tmp_path, {'weight': (0.1,)}, (0.2,))
   target = target_lib.Target(_TEST, 0.1)
   comparison.compare(tmp_path, comparison.Options(target=target))
-  (row,) = _read(tmp_path / 'sweep.csv')
+  (row,) = csv_files.read(tmp_path / 'sweep.csv')
   assert float(row[target_lib.ROUNDS]) == pytest.approx(1)
-  (row,) = _read(tmp_path / 'sweep_summary.csv')
+  (row,) = csv_files.read(tmp_path / 'sweep_summary.csv')
   assert float(row[f'{target_lib.ROUNDS} mean']) == pytest.approx(1)
 
 

@@ -5,7 +5,6 @@ import pytest
 
 from tests.testing import fake_workdir
 from tff_algos.reports.plotting import heat_map, style
-from tff_algos.reports.run import run as run_lib
 
 
 @pytest.fixture
@@ -50,8 +49,7 @@ def test_long_names_of_narrow_columns_are_turned(axes, names, turned):
 
 
 def test_clusters_stand_in_the_order_of_their_sources(axes, tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=8)
-  run = run_lib.read(tmp_path)
+  run = fake_workdir.read(tmp_path, num_rounds=8)
   heat_map.draw(axes, np.zeros([1, 2]), ['ab'])
   heat_map.number_clusters(run, axes)
   heat_map.name_rows(axes, ['row'], [style.INK])

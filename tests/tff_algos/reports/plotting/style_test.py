@@ -38,8 +38,7 @@ def test_labels_with_room_stay_where_they_are():
 
 
 def test_a_cluster_has_the_colour_of_its_source(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=2, num_clusters=3)
-  run = run_lib.read(tmp_path)
+  run = fake_workdir.read(tmp_path, num_rounds=2, num_clusters=3)
   sources, clusters = style.source_colors(run), style.cluster_colors(run)
   assert clusters[1] == sources[0]
   assert len(set(clusters)) == 3
@@ -154,8 +153,7 @@ def test_titles_of_panels_are_wrapped():
 
 
 def test_a_mixture_fitted_to_unseen_clients_has_a_line(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=2)
-  run = run_lib.read(tmp_path)
+  run = fake_workdir.read(tmp_path, num_rounds=2)
   columns = run.rounds.columns
   name = 'unseen/test/{}/accuracy'.format
   columns[name('personalized')] = columns[name('cluster')]
@@ -165,8 +163,8 @@ def test_a_mixture_fitted_to_unseen_clients_has_a_line(tmp_path):
 
 
 def test_local_models_have_a_line_where_there_are_some(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=2)
-  names = [name for name, *_ in style.client_lines(run_lib.read(tmp_path))]
+  run = fake_workdir.read(tmp_path, num_rounds=2)
+  names = [name for name, *_ in style.client_lines(run)]
   assert names == ['personalized', 'own cluster', 'unseen clients']
   path = tmp_path / 'metrics.csv'
   header, rest = path.read_text().split('\n', 1)

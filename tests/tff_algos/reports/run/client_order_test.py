@@ -11,10 +11,8 @@ from tff_algos.reports.run import run as run_lib
 
 def test_by_main_source_then_by_index(tmp_path):
   # The fake plants its sources in turn.
-  fake_workdir.write(tmp_path, num_clients=5, num_rounds=2)
-  order = client_order.by_planted_source(
-    run_lib.read(tmp_path), np.zeros(5, int)
-  )
+  run = fake_workdir.read(tmp_path, num_clients=5, num_rounds=2)
+  order = client_order.by_planted_source(run, np.zeros(5, int))
   np.testing.assert_array_equal(order.clients, [0, 2, 4, 1, 3])
   np.testing.assert_array_equal(order.groups, [0, 0, 0, 1, 1])
   assert order.names == ('upright', 'rotated_90')

@@ -71,7 +71,6 @@ def test_counts_distances_and_roles_of_attackers(workdir):
 def test_no_log_is_no_history_and_a_damaged_one_an_error(workdir):
   run = run_lib.read(workdir)
   assert committee_history.read(run) is None
-  _write(workdir, [])
   (workdir / 'audit').mkdir()
   path = workdir / 'audit' / 'log.jsonl'
   path.write_text('')

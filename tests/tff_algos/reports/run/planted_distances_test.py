@@ -36,14 +36,13 @@ def test_what_has_no_partner_counts_whole(
   tmp_path, num_clusters, sources, spare
 ):
   """Half of it on each side of the total variation of two distributions."""
-  fake_workdir.write(
+  run = fake_workdir.read(
     tmp_path,
     num_clients=4,
     num_clusters=num_clusters,
     source_names=sources,
     num_rounds=2,
   )
-  run = run_lib.read(tmp_path)
   mixture, matched = run.memberships[1], run.matched_sources
   equal = np.full([4, num_clusters], 1 / num_clusters)
   (found,) = _ends(tmp_path, r2=equal)
@@ -63,8 +62,8 @@ def test_what_has_no_partner_counts_whole(
 
 
 def test_nothing_is_known_without_memberships_or_clusters(tmp_path):
-  fake_workdir.write(tmp_path / 'one', num_clusters=1, num_rounds=2)
-  assert planted_distances.at_both_ends(run_lib.read(tmp_path / 'one')) == ()
+  run = fake_workdir.read(tmp_path / 'one', num_clusters=1, num_rounds=2)
+  assert planted_distances.at_both_ends(run) == ()
   fake_workdir.write(tmp_path / 'none', num_rounds=2)
   shutil.rmtree(tmp_path / 'none' / 'memberships')
   assert planted_distances.at_both_ends(run_lib.read(tmp_path / 'none')) == ()

@@ -1,7 +1,5 @@
 """A run as its files tell it."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -13,8 +11,7 @@ from tff_algos.training import metrics_log
 
 
 def test_facts_of_a_run(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=6)
-  run = run_lib.read(tmp_path)
+  run = fake_workdir.read(tmp_path, num_rounds=6)
   assert run.score_name == 'accuracy'
   assert run.source_names == ('upright', 'rotated_90')
   assert (run.num_clusters, run.last_round) == (2, 6)
@@ -26,10 +23,8 @@ def test_facts_of_a_run(tmp_path):
 
 def test_a_report_is_of_the_evaluated_round(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=6)
-  path = tmp_path / 'evaluation' / 'summary.json'
-  summary = json.loads(path.read_text())
-  summary['last'] |= {'round': 2, 'held_out/upright/cluster_0/accuracy': 0.25}
-  sealed_json.write(path, summary)
+  point = {'round': 2, 'held_out/upright/cluster_0/accuracy': 0.25}
+  fake_workdir.change_summary(tmp_path, point)
   run = run_lib.read(tmp_path)
   assert run.evaluated_round == 2
   assert run.held_out_scores[0, 0] == 0.25
@@ -51,8 +46,7 @@ def test_a_run_that_is_logged_as_nan_has_diverged(tmp_path):
 
 def test_a_mean_that_leaves_out_clients_is_none_of_the_run(tmp_path):
   """That of round 2 leaves out two clients, the last one."""
-  fake_sweep.write_run(tmp_path, num_rounds=4)
-  run = run_lib.read(tmp_path)
+  run = fake_sweep.read_run(tmp_path, num_rounds=4)
   metric = 'participating/test/personalized/accuracy'
   run.rounds.columns[metric] = ('0.0', '0.2', '0.9', '0.6', '0.8')
   run.rounds.columns[f'{metric}_num_nan'] = ('0', '0', '2', '0', '1')
@@ -64,8 +58,7 @@ def test_a_mean_that_leaves_out_clients_is_none_of_the_run(tmp_path):
 
 
 def test_rounds_of_a_continued_run(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=8)
-  assert run_lib.read(tmp_path).round_limits == (0, 8)
+  assert fake_workdir.read(tmp_path, num_rounds=8).round_limits == (0, 8)
   fake_workdir.keep_rounds_from(tmp_path, 5)
   run = run_lib.read(tmp_path)
   assert (run.first_round, run.last_round, run.num_rounds) == (5, 8, 3)
@@ -75,8 +68,7 @@ def test_rounds_of_a_continued_run(tmp_path):
 
 
 def test_tables_that_only_some_programs_write(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=2)
-  run = run_lib.read(tmp_path)
+  run = fake_workdir.read(tmp_path, num_rounds=2)
   table = run.evaluation_table('own_atoms.csv')
   assert table.numbers('distance_conv_0').max() == 21
   assert run.evaluation_table('nothing.csv') is None
@@ -89,8 +81,7 @@ def test_tables_that_only_some_programs_write(tmp_path):
 
 
 def test_unseen_clients_have_no_memberships(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=2)
-  membership, mixture = run_lib.read(tmp_path).memberships
+  membership, mixture = fake_workdir.read(tmp_path, num_rounds=2).memberships
   assert membership.shape == mixture.shape == (24, 2)
 
 
@@ -103,27 +94,25 @@ def test_without_a_planted_truth_clusters_have_sources(tmp_path):
 
 
 def test_clusters_in_the_order_of_their_sources(tmp_path):
-  fake_workdir.write(tmp_path, num_clusters=3)
   # Clusters 0 and 2 share a source; the one that it is not matched to is last.
-  order = run_lib.read(tmp_path).cluster_order
+  order = fake_workdir.read(tmp_path, num_clusters=3).cluster_order
   assert order[0] == 1
   assert sorted(order[1:]) == [0, 2]
 
 
 def test_names_of_what_is_planted(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=2)
-  assert run_lib.read(tmp_path).planted_names == ('upright', 'rotated_90')
-  path = tmp_path / 'evaluation' / 'summary.json'
-  planted = {'planted_names': ['x', 'y'], 'matched_sources': ['y', None]}
-  sealed_json.write(path, json.loads(path.read_text()) | planted)
+  run = fake_workdir.read(tmp_path, num_rounds=2)
+  assert run.planted_names == ('upright', 'rotated_90')
+  fake_workdir.change_summary(
+    tmp_path, planted_names=['x', 'y'], matched_sources=['y', None]
+  )
   run = run_lib.read(tmp_path)
   assert run.planted_names == ('x', 'y')
   np.testing.assert_array_equal(run.matched_sources, [1, recovery.UNMATCHED])
 
 
 def test_memberships_of_every_evaluation(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=5)
-  run = run_lib.read(tmp_path)
+  run = fake_workdir.read(tmp_path, num_rounds=5)
   history = run.membership_history
   np.testing.assert_array_equal(history.rounds, [0, 2, 4, 5])
   np.testing.assert_allclose(

@@ -1,25 +1,18 @@
 """The table of the numbers that matter most."""
 
-import json
 import shutil
 
 import numpy as np
 import pytest
 
 from tests.testing import fake_workdir
-from tff_algos.core import sealed_json
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.run import summary
 
 
-def _write_summary(workdir, **content):
-  path = workdir / 'evaluation' / 'summary.json'
-  sealed_json.write(path, {**json.loads(path.read_text()), **content})
-
-
 def test_rows_show_both_rounds(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=4)
-  _write_summary(
+  fake_workdir.change_summary(
     tmp_path,
     last={'round': 4, 'participating/test/personalized/accuracy': 0.9514},
     best_by_validation={
@@ -62,7 +55,7 @@ def test_the_best_error_is_the_smallest(tmp_path):
     'held_out/upright/cluster_0/mse': 3.0,
     'held_out/upright/cluster_1/mse': 20.0,
   }
-  _write_summary(tmp_path, last=points, best_by_validation={})
+  fake_workdir.change_summary(tmp_path, last=points, best_by_validation={})
   rows = summary.rows(run_lib.read(tmp_path))
   assert ('best cluster on held-out upright', '(0) 3.00', '–') in rows
 
@@ -75,7 +68,7 @@ def test_sources_without_held_out_examples_have_no_row(tmp_path):
     'held_out/rotated_90/cluster_0/accuracy': None,
     'held_out/num_distinct_best_clusters': 0,
   }
-  _write_summary(tmp_path, last=point, best_by_validation=point)
+  fake_workdir.change_summary(tmp_path, last=point, best_by_validation=point)
   labels = [row.label for row in summary.rows(run_lib.read(tmp_path))]
   assert not [one for one in labels if 'best' in one]
 
@@ -83,7 +76,7 @@ def test_sources_without_held_out_examples_have_no_row(tmp_path):
 def test_a_model_that_is_never_right_has_a_row(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=4)
   point = {'round': 4, 'held_out/upright/cluster_0/accuracy': 0.0}
-  _write_summary(tmp_path, last=point, best_by_validation={})
+  fake_workdir.change_summary(tmp_path, last=point, best_by_validation={})
   rows = summary.rows(run_lib.read(tmp_path))
   assert ('best cluster on held-out upright', '(0) 0.0 %', '–') in rows
 
@@ -107,8 +100,7 @@ def test_no_line_is_wider_than_a_terminal(tmp_path, clusters, score):
 
 
 def test_one_sentence_says_what_was_run(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=4)
-  sentence = summary.heading(run_lib.read(tmp_path))
+  sentence = summary.heading(fake_workdir.read(tmp_path, num_rounds=4))
   assert sentence.startswith(
     'fed_soft trained 2 cluster models on 24 clients whose examples come from '
     '2 source distributions (upright, rotated_90), in 4 rounds and '
@@ -158,7 +150,7 @@ def test_scores_on_training_data_are_labelled(tmp_path):
   }
   last['held_out/upright/cluster_0/accuracy'] = 0.95
   last['held_out/num_distinct_best_clusters'] = 1
-  _write_summary(
+  fake_workdir.change_summary(
     tmp_path, last=last, best_by_validation={}, majority_class=None
   )
   shutil.rmtree(tmp_path / 'memberships')

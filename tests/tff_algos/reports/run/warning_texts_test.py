@@ -126,10 +126,8 @@ def test_clients_that_are_undecided_are_nobodys_fault(workdir):
 def test_clients_that_means_leave_out_are_counted(workdir, model, count, start):
   _set_rounds(workdir, 'round,a/accuracy\n0,1\n')
   _write_memberships(workdir, '1,0,0', '0,1,0', '0,0,1')
-  path = workdir / 'evaluation' / 'summary.json'
-  content = json.loads(path.read_text())
-  content['last'][f'participating/test/{model}/accuracy_num_nan'] = count
-  sealed_json.write(path, content)
+  name = f'participating/test/{model}/accuracy_num_nan'
+  fake_workdir.change_summary(workdir, {name: count})
   texts = _sentences(workdir)
   assert len(texts) == bool(start)
   assert all(text.startswith(start) for text in texts)
@@ -206,9 +204,7 @@ def test_without_validation_examples_there_is_no_best_round(tmp_path):
         {**row, 'num_validation_examples': counts[row['group']]} for row in rows
       ],
     )
-    path = tmp_path / 'evaluation' / 'summary.json'
-    summary = json.loads(path.read_text()) | {'best_by_validation': best}
-    sealed_json.write(path, summary)
+    fake_workdir.change_summary(tmp_path, best_by_validation=best)
     said = [one for one in _sentences(tmp_path) if 'no best round' in one]
     assert len(said) == is_said
 

@@ -5,15 +5,14 @@ import numpy as np
 from tests.testing import fake_sweep
 from tff_algos.reports.sweep import cell_memberships_plot
 from tff_algos.reports.sweep import plan as plan_lib
-from tff_algos.reports.sweep import sweep as sweep_lib
 
 
 def _draw(folder, num_cells, **options):
   values = tuple(range(1, 1 + num_cells))
   axes = [plan_lib.Axis('algorithm.tau', 'tau', values)]
   levels = {(value,): [0.5, 0.5] for value in values}
-  fake_sweep.write(folder, levels, axes, **options)
-  return cell_memberships_plot.draw(sweep_lib.read(folder))
+  sweep = fake_sweep.read(folder, levels, axes, **options)
+  return cell_memberships_plot.draw(sweep)
 
 
 def test_a_map_a_cell_with_clients_and_clusters_by_source(tmp_path):

@@ -14,9 +14,8 @@ _AXES = (plan_lib.Axis('law', 'law', ('10:90', 'linear')),)
 
 def _draw(tmp_path, **options):
   levels = {('10:90',): (0.2, 0.4), ('linear',): (0.3, 0.3)}
-  fake_sweep.write(tmp_path, levels, _AXES, **options)
   with style.applied():
-    return cells_plot.draw(sweep_lib.read(tmp_path))
+    return cells_plot.draw(fake_sweep.read(tmp_path, levels, _AXES, **options))
 
 
 def _panel(figure, title):
@@ -68,8 +67,7 @@ def test_what_nobody_has_gets_no_panel(tmp_path, planted):
 
 def test_panels_of_scores_have_one_scale(tmp_path):
   levels = {('10:90',): (0.2, 0.4), ('linear',): (0.3, 0.3)}
-  fake_sweep.write(tmp_path, levels, _AXES)
-  sweep = sweep_lib.read(tmp_path)
+  sweep = fake_sweep.read(tmp_path, levels, _AXES)
   name = 'held_out/mean/best_cluster/accuracy'
   for cell in sweep.cells:
     for run in cell.runs:

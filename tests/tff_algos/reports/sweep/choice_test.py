@@ -1,12 +1,11 @@
 """What is chosen among the values of an axis, and by how much."""
 
-import json
 import math
 
 import pytest
 
-from tests.testing import fake_sweep
-from tff_algos.core import errors, sealed_json
+from tests.testing import fake_sweep, fake_workdir
+from tff_algos.core import errors
 from tff_algos.reports.sweep import choice
 from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.reports.sweep import sweep as sweep_lib
@@ -29,11 +28,9 @@ def _sweep(
   test = f'participating/test/personalized/{score}'
   for run in plan.runs:
     value = validation[run.values][run.seed]
-    path = folder / run.folder / 'evaluation' / 'summary.json'
-    content = json.loads(path.read_text())
     if value is not None:
-      content['last'] |= {name: value, test: 1 - value}
-    sealed_json.write(path, content)
+      point = {name: value, test: 1 - value}
+      fake_workdir.change_summary(folder / run.folder, point)
   return sweep_lib.read(folder)
 
 
@@ -62,11 +59,8 @@ def test_gaps_of_three_seeds_have_an_interval(tmp_path):
 
 def test_what_diverged_for_some_client_is_not_chosen(tmp_path):
   sweep = _sweep(tmp_path, {(1,): (0.9,), (2,): (0.5,)})
-  path = sweep.cells[0].runs[0].workdir / 'evaluation' / 'summary.json'
-  content = json.loads(path.read_text())
   name = 'participating/validation/personalized/accuracy_num_nan'
-  content['last'][name] = 3
-  sealed_json.write(path, content)
+  fake_workdir.change_summary(sweep.cells[0].runs[0].workdir, {name: 3})
   sweep = sweep_lib.read(tmp_path)
   (told,) = choice.sentences(sweep, plan_lib.Question(_KEY))
   assert told.startswith('num_clusters=2 is the best')
@@ -76,11 +70,8 @@ def test_what_diverged_for_some_client_is_not_chosen(tmp_path):
 def test_attackers_choose_nothing(tmp_path):
   sweep = _sweep(tmp_path, {(1,): (0.4,), (2,): (0.5,)})
   for cell, score in zip(sweep.cells, (0.8, 0.7), strict=True):
-    path = cell.runs[0].workdir / 'evaluation' / 'summary.json'
-    content = json.loads(path.read_text())
     name = 'attack/honest/validation/personalized/accuracy'
-    content['last'][name] = score
-    sealed_json.write(path, content)
+    fake_workdir.change_summary(cell.runs[0].workdir, {name: score})
   sweep = sweep_lib.read(tmp_path)
   (told,) = choice.sentences(sweep, plan_lib.Question(_KEY))
   assert told.startswith('num_clusters=1 is the best')

@@ -17,8 +17,7 @@ _AXES = (plan_lib.Axis('config file', '', ('fed_soft', 'ifca')),)
 
 def _read(tmp_path, **options):
   levels = {('fed_soft',): (0.2, 0.4), ('ifca',): (0.5,)}
-  fake_sweep.write(tmp_path, levels, _AXES, **options)
-  return sweep_lib.read(tmp_path)
+  return fake_sweep.read(tmp_path, levels, _AXES, **options)
 
 
 def _draw(draw, sweep):
@@ -134,8 +133,8 @@ def test_the_variance_of_rounds_where_it_was_measured(tmp_path):
 
 
 def test_one_cell_needs_no_legend(tmp_path):
-  fake_sweep.write(tmp_path, {(): (0.2,)}, ())
-  assert not _draw(curves_plot.draw_rounds, sweep_lib.read(tmp_path)).legends
+  sweep = fake_sweep.read(tmp_path, {(): (0.2,)}, ())
+  assert not _draw(curves_plot.draw_rounds, sweep).legends
 
 
 def test_nothing_to_draw(tmp_path):

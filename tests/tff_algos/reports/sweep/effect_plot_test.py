@@ -16,9 +16,8 @@ _AXES = (
 
 
 def _draw(tmp_path, levels, axes=_AXES, position=0):
-  fake_sweep.write(tmp_path, levels, axes)
   with style.applied():
-    return effect_plot.draw(sweep_lib.read(tmp_path), position)
+    return effect_plot.draw(fake_sweep.read(tmp_path, levels, axes), position)
 
 
 def _panel(figure, title='personalized, test'):

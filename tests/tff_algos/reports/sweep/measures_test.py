@@ -1,25 +1,18 @@
 """What makes runs comparable."""
 
-import json
 import math
 
 import numpy as np
 import pytest
 
-from tests.testing import fake_sweep
-from tff_algos.core import sealed_json
+from tests.testing import fake_sweep, fake_workdir
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.sweep import measures
 
 
-def _run(folder, **options):
-  fake_sweep.write_run(folder, **options)
-  return run_lib.read(folder)
-
-
 @pytest.mark.parametrize('order', [(0, 1), (1, 0)])
 def test_clusters_in_any_order_give_one_table(tmp_path, order):
-  run = _run(tmp_path, level=0.5, order=order)
+  run = fake_sweep.read_run(tmp_path, level=0.5, order=order)
   np.testing.assert_allclose(
     measures.matched_scores(run), [[0.7, 0.4], [0.45, 0.8]]
   )
@@ -35,7 +28,7 @@ def test_clusters_in_any_order_give_one_table(tmp_path, order):
 
 def test_clients_match_clusters_with_planted_sources(tmp_path):
   # The clusters that their clients tell apart are each worse on its source.
-  run = _run(tmp_path)
+  run = fake_sweep.read_run(tmp_path)
   run.__dict__['held_out_scores'] = np.array([[0.5, 0.9], [0.8, 0.6]])
   np.testing.assert_array_equal(
     measures.matched_scores(run), [[0.5, 0.9], [0.8, 0.6]]
@@ -44,7 +37,7 @@ def test_clients_match_clusters_with_planted_sources(tmp_path):
 
 def test_the_sum_of_scores_is_the_best(tmp_path):
   # One cluster is best on both sources: it may stand for only one of them.
-  run = _run(tmp_path, planted=False)
+  run = fake_sweep.read_run(tmp_path, planted=False)
   run.__dict__['held_out_scores'] = np.array([[0.9, 0.8], [0.7, 0.5]])
   np.testing.assert_array_equal(
     measures.matched_scores(run), [[0.7, 0.5], [0.9, 0.8]]
@@ -52,7 +45,7 @@ def test_the_sum_of_scores_is_the_best(tmp_path):
 
 
 def test_an_error_is_matched_to_be_least(tmp_path):
-  run = _run(tmp_path, score='mse', planted=False)
+  run = fake_sweep.read_run(tmp_path, score='mse', planted=False)
   # On source a cluster 1 errs less (0.45 against 0.7), on b cluster 0 does.
   np.testing.assert_allclose(
     measures.matched_scores(run), [[0.45, 0.8], [0.7, 0.4]]
@@ -60,7 +53,7 @@ def test_an_error_is_matched_to_be_least(tmp_path):
 
 
 def test_a_source_without_a_cluster_is_unknown(tmp_path):
-  run = _run(tmp_path, planted=False)
+  run = fake_sweep.read_run(tmp_path, planted=False)
   run.__dict__['held_out_scores'] = np.array([[0.9, 0.2, 0.3], [0.1, 0.2, 0.8]])
   matched = measures.matched_scores(run)
   assert np.isnan(matched[1]).all()
@@ -68,20 +61,20 @@ def test_a_source_without_a_cluster_is_unknown(tmp_path):
 
 
 def test_one_model_needs_no_match(tmp_path):
-  run = _run(tmp_path)
+  run = fake_sweep.read_run(tmp_path)
   run.__dict__['num_clusters'] = 1
   assert measures.matched_scores(run) is None
   assert measures.found_clusters(run, 0.9) is None
 
 
 def test_what_was_sent_is_summed_over_rounds(tmp_path):
-  run = _run(tmp_path, num_rounds=3)
+  run = fake_sweep.read_run(tmp_path, num_rounds=3)
   np.testing.assert_array_equal(run.sent().values, [0, 100, 200, 300])
   assert measures.last(run)['cost/total_floats'] == 300
 
 
 def test_the_evaluated_round_has_the_metrics_of_its_training(tmp_path):
-  run = _run(tmp_path, num_rounds=3)
+  run = fake_sweep.read_run(tmp_path, num_rounds=3)
   run.rounds.columns['train/loss'] = ('', '3.0', '2.0', '1.0')
   run.rounds.columns['train/other'] = ('', '1.0', '', '')
   run.rounds.columns['seconds'] = ('', '1', '1', '1')
@@ -116,20 +109,19 @@ def test_only_what_is_not_of_a_numbered_cluster_may_be_averaged():
 def test_clusters_are_found_if_they_agree_and_are_used(
   tmp_path, options, found
 ):
-  assert measures.found_clusters(_run(tmp_path, **options), 0.9) is found
+  run = fake_sweep.read_run(tmp_path, **options)
+  assert measures.found_clusters(run, 0.9) is found
 
 
 def test_a_spare_cluster_may_stay_empty(tmp_path):
   fake_sweep.write_run(tmp_path)
-  path = tmp_path / 'evaluation' / 'summary.json'
-  summary = {**json.loads(path.read_text()), 'num_clusters': 3}
-  sealed_json.write(path, summary)
+  fake_workdir.change_summary(tmp_path, num_clusters=3)
   assert measures.found_clusters(run_lib.read(tmp_path), 0.9) is True
 
 
 def test_all_metrics_of_an_evaluation_are_of_its_round(tmp_path):
   """As after `binaries.evaluate --round=best`."""
-  run = _run(tmp_path, level=0.5, num_rounds=4)
+  run = fake_sweep.read_run(tmp_path, level=0.5, num_rounds=4)
   last = run.summary['last']
   run.summary['last'] = {name: value / 2 for name, value in last.items()}
   found = measures.last(run)
@@ -139,7 +131,7 @@ def test_all_metrics_of_an_evaluation_are_of_its_round(tmp_path):
 
 
 def test_the_best_round_has_what_was_sent_until_then(tmp_path):
-  run = _run(tmp_path, num_rounds=5)
+  run = fake_sweep.read_run(tmp_path, num_rounds=5)
   assert measures.best(run)['round'] == 4
   assert measures.best(run)['cost/total_floats'] == 400
   run.summary.pop('best_by_validation')
@@ -162,5 +154,5 @@ def test_the_best_round_has_what_was_sent_until_then(tmp_path):
   ],
 )
 def test_values_read_in_their_unit(tmp_path, score, unit, mean, std, text):
-  run = _run(tmp_path, score=score)
+  run = fake_sweep.read_run(tmp_path, score=score)
   assert measures.Measure('x', 'X', unit).text(run, mean, std) == text

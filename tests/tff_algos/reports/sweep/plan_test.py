@@ -25,6 +25,19 @@ def test_a_plan_is_read_as_it_was_written(tmp_path):
   assert plan_lib.read(tmp_path) == plan
 
 
+def test_values_with_mappings_can_be_told_apart(tmp_path):
+  """As of feature options."""
+  values = ({'name': 'a'},), ({'name': 'a', 'missing': 'mean'},)
+  runs = [plan_lib.PlannedRun(str(i), (v,), 0) for i, v in enumerate(values)]
+  axis = plan_lib.Axis('dataset.source.options.features', 'features', values)
+  fake_sweep.write_plan(tmp_path, plan_lib.Plan('x', (axis,), tuple(runs)))
+  found = plan_lib.read(tmp_path)
+  assert {run.values for run in found.runs} == {
+    (value,) for value in found.axes[0].values
+  }
+  assert len({*found.axes[0].values}) == 2
+
+
 def test_a_search_keeps_its_objective_and_what_was_pruned(tmp_path):
   runs = (plan_lib.PlannedRun('x', (0, 0.1), 0, pruned_round=3),)
   axes = (plan_lib.Axis('trial', 'trial', (0,)), _AXES[2])

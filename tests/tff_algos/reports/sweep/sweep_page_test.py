@@ -1,7 +1,6 @@
 """The page of a sweep as a whole."""
 
 import html
-import json
 import math
 import re
 import urllib.parse
@@ -9,8 +8,7 @@ import urllib.parse
 import numpy as np
 import pytest
 
-from tests.testing import fake_search, fake_sweep, pages
-from tff_algos.core import sealed_json
+from tests.testing import fake_search, fake_sweep, fake_workdir, pages
 from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.reports.sweep import sweep as sweep_lib
 from tff_algos.reports.sweep import sweep_page
@@ -29,8 +27,7 @@ _LEVELS = {
 @pytest.fixture(scope='module')
 def written(tmp_path_factory):
   workdir = tmp_path_factory.mktemp('sweep')
-  fake_sweep.write(workdir, _LEVELS, _AXES)
-  sweep = sweep_lib.read(workdir)
+  sweep = fake_sweep.read(workdir, _LEVELS, _AXES)
   return sweep, sweep_page.write_report(sweep)
 
 
@@ -75,8 +72,8 @@ def test_tables_hold_the_numbers(written):
 @pytest.mark.usefixtures('no_pixels')
 def test_a_mean_over_fewer_seeds_names_their_number(tmp_path):
   levels = {(0.1,): (0.9, math.nan, math.nan), (1.0,): (0.8, 0.8, 0.8)}
-  fake_sweep.write(tmp_path, levels, _AXES[:1])
-  text = sweep_page.write_report(sweep_lib.read(tmp_path)).read_text()
+  sweep = fake_sweep.read(tmp_path, levels, _AXES[:1])
+  text = sweep_page.write_report(sweep).read_text()
   assert '<td>90.0 (1 of 3 seeds)</td>' in text
   assert '<td>80.0 ± 0.0</td>' in text
 
@@ -87,9 +84,8 @@ def test_without_validation_there_is_no_table_of_best_rounds(tmp_path):
   heading = 'In the best round by validation'
   page = sweep_page.write_report(sweep_lib.read(tmp_path))
   assert heading in page.read_text()
-  (path,) = tmp_path.rglob('summary.json')
-  summary = json.loads(path.read_text())
-  sealed_json.write(path, {**summary, 'best_by_validation': None})
+  (run,) = tmp_path.glob('*/seed_0')
+  fake_workdir.change_summary(run, best_by_validation=None)
   page = sweep_page.write_report(sweep_lib.read(tmp_path))
   assert heading not in page.read_text()
 
@@ -117,8 +113,7 @@ def test_refused_runs_are_told_and_what_is_told_is_escaped(tmp_path):
 @pytest.mark.usefixtures('no_pixels')
 def test_without_ground_truth_no_clusters_are_found(tmp_path):
   levels = {(value,): (0.2, 0.3) for value in (0.1, 1.0)}
-  fake_sweep.write(tmp_path, levels, _AXES[:1], ari=None, planted=False)
-  sweep = sweep_lib.read(tmp_path)
+  sweep = fake_sweep.read(tmp_path, levels, _AXES[:1], ari=None, planted=False)
   assert all(cell.rate is None for cell in sweep.cells)
   text = sweep_page.write_report(sweep).read_text()
   for word in ('clusters found', 'Wilson', 'recovered', 'share a cluster'):

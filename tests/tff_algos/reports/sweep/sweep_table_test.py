@@ -16,8 +16,7 @@ _TEST = 'participating/test/personalized/accuracy'
 @pytest.fixture
 def sweep(tmp_path):
   levels = {(0.1,): (0.2, 0.4), (1.0,): (0.3,)}
-  fake_sweep.write(tmp_path, levels, _AXES)
-  return sweep_lib.read(tmp_path)
+  return fake_sweep.read(tmp_path, levels, _AXES)
 
 
 def test_a_row_for_each_run(sweep):
@@ -83,8 +82,7 @@ def test_console_shows_what_the_page_shows(sweep):
 
 def test_fewer_seeds_than_runs_are_told(tmp_path):
   levels = {(): (0.2, math.nan)}
-  fake_sweep.write(tmp_path, levels, ())
-  text = sweep_table.console(sweep_lib.read(tmp_path), [_TEST])
+  text = sweep_table.console(fake_sweep.read(tmp_path, levels, ()), [_TEST])
   assert text.startswith(fake_sweep.NAME)
   assert f'{_TEST} (1 of 2 seeds)' in text
 

@@ -1,13 +1,12 @@
 """Runs gathered in cells."""
 
-import json
 import math
 
 import numpy as np
 import pytest
 
-from tests.testing import fake_sweep
-from tff_algos.core import errors, sealed_json
+from tests.testing import fake_sweep, fake_workdir
+from tff_algos.core import errors
 from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.reports.sweep import sweep as sweep_lib
 
@@ -29,8 +28,7 @@ def test_of_one_seed_no_deviation_is_known():
 
 
 def test_cells_hold_their_seeds(tmp_path):
-  fake_sweep.write(tmp_path, {(0.1,): (0.2, 0.4), (1.0,): (0.3,)}, _AXES)
-  sweep = sweep_lib.read(tmp_path)
+  sweep = fake_sweep.read(tmp_path, {(0.1,): (0.2, 0.4), (1.0,): (0.3,)}, _AXES)
   assert [cell.label for cell in sweep.cells] == ['weight=0.1', 'weight=1']
   assert [cell.seeds for cell in sweep.cells] == [(0, 1), (0,)]
   assert sweep_lib.spread(sweep.cells[0].last, _TEST).mean == pytest.approx(0.3)
@@ -86,13 +84,10 @@ def test_rate_has_the_interval_of_wilson(tmp_path):
 
 def test_runs_of_one_model_are_no_failures(tmp_path):
   plan = fake_sweep.write(tmp_path, {(): (0.1, 0.2, 0.3)}, ())
-  paths = [tmp_path / run.folder / 'evaluation' for run in plan.runs]
-  for left, path in enumerate(paths, start=1):
+  for left, run in enumerate(plan.runs, start=1):
     rate = sweep_lib.read(tmp_path).cells[0].rate
     assert (rate.successes, rate.num) == (4 - left, 4 - left)
-    content = json.loads((path / 'summary.json').read_text())
-    content['num_clusters'] = 1
-    sealed_json.write(path / 'summary.json', content)
+    fake_workdir.change_summary(tmp_path / run.folder, num_clusters=1)
   assert sweep_lib.read(tmp_path).cells[0].rate is None
 
 

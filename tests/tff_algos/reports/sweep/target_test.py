@@ -6,7 +6,6 @@ import pytest
 
 from tests.testing import fake_sweep
 from tff_algos.core import errors
-from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.reports.sweep import sweep as sweep_lib
 from tff_algos.reports.sweep import sweep_table
@@ -16,9 +15,10 @@ _TEST = 'participating/test/personalized/accuracy'
 
 
 def _sent(folder, value, metric=_TEST, *, is_share=False, **options):
-  fake_sweep.write_run(folder, **({'level': 0.8, 'num_rounds': 4} | options))
+  options = {'level': 0.8, 'num_rounds': 4} | options
+  run = fake_sweep.read_run(folder, **options)
   found = target_lib.spent_until(
-    run_lib.read(folder), target_lib.Target(metric, value, is_share)
+    run, target_lib.Target(metric, value, is_share)
   )
   total = found.get(target_lib.TOTAL)
   if found:
@@ -60,8 +60,7 @@ def test_a_share_of_a_final_value_that_is_no_scale_is_not_reached(
   tmp_path, last
 ):
   """Half of -0.2 would be more than it."""
-  fake_sweep.write_run(tmp_path, level=0.8, num_rounds=4)
-  run = run_lib.read(tmp_path)
+  run = fake_sweep.read_run(tmp_path, level=0.8, num_rounds=4)
   run.rounds.columns[_TEST] = ('0.0', '0.2', '0.4', last, last)
   found = target_lib.spent_until(run, target_lib.Target(_TEST, 0.5, True))
   assert len(found) == 3 and all(map(math.isnan, found.values()))
@@ -72,8 +71,7 @@ def test_a_share_of_a_final_value_that_is_no_scale_is_not_reached(
 
 def test_a_mean_that_leaves_out_clients_reaches_nothing(tmp_path):
   """0.9 in round 2 is of who is left; 0.6 of all follows in round 3."""
-  fake_sweep.write_run(tmp_path, level=0.8, num_rounds=4)
-  run = run_lib.read(tmp_path)
+  run = fake_sweep.read_run(tmp_path, level=0.8, num_rounds=4)
   run.rounds.columns[_TEST] = ('0.0', '0.2', '0.9', '0.6', '0.8')
   run.rounds.columns[f'{_TEST}_num_nan'] = ('0', '0', '2', '0', '1')
   found = target_lib.spent_until(run, target_lib.Target(_TEST, 0.6))

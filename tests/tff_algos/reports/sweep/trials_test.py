@@ -99,5 +99,4 @@ def test_text_has_the_best_first(tmp_path):
 
 
 def test_a_grid_has_no_trials(tmp_path):
-  fake_sweep.write(tmp_path, _LEVELS, _AXES)
-  assert trials.rows(sweep_lib.read(tmp_path)) == []
+  assert trials.rows(fake_sweep.read(tmp_path, _LEVELS, _AXES)) == []

@@ -1,10 +1,8 @@
 """Which attack hurts each cell most."""
 
-import json
 import math
 
-from tests.testing import fake_sweep
-from tff_algos.core import sealed_json
+from tests.testing import fake_sweep, fake_workdir
 from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.reports.sweep import sweep as sweep_lib
 from tff_algos.reports.sweep import sweep_page, worst_attack
@@ -18,11 +16,9 @@ def _sweep(folder, levels, axes=(_ATTACKS, _RULES), score='accuracy'):
   plan = fake_sweep.write(folder, levels, axes, score=score)
   for run in plan.runs:
     if 'none' not in run.values:
-      path = folder / run.folder / 'evaluation' / 'summary.json'
-      content = json.loads(path.read_text())
       level = levels[run.values][run.seed]
-      content['last'][f'attack/honest/test/personalized/{score}'] = level + 0.1
-      sealed_json.write(path, content)
+      name = f'attack/honest/test/personalized/{score}'
+      fake_workdir.change_summary(folder / run.folder, {name: level + 0.1})
   return sweep_lib.read(folder)
 
 

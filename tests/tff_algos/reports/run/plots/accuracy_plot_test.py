@@ -14,9 +14,8 @@ def _texts(axes):
 
 
 def test_a_panel_for_each_source_and_one_for_the_clients(tmp_path):
-  fake_workdir.write(tmp_path)
   with style.applied():
-    figure = accuracy_plot.draw(run_lib.read(tmp_path))
+    figure = accuracy_plot.draw(fake_workdir.read(tmp_path))
   titles = [axes.get_title('left') for axes in figure.axes]
   assert titles == [
     'on held-out upright',
@@ -38,8 +37,7 @@ def test_a_continued_run_starts_at_the_last_round_of_its_parent(tmp_path):
 
 
 def test_each_panel_has_the_majority_class_of_its_own_data(tmp_path):
-  fake_workdir.write(tmp_path)
-  figure = accuracy_plot.draw(run_lib.read(tmp_path))
+  figure = accuracy_plot.draw(fake_workdir.read(tmp_path))
   for axes, share in zip(figure.axes, (0.11, 0.12, 0.1462), strict=True):
     (dotted,) = [line for line in axes.lines if line.get_linestyle() == ':']
     assert set(dotted.get_ydata()) == {share}
@@ -56,8 +54,7 @@ def test_equal_lines_are_both_seen(tmp_path):
 
 
 def test_the_best_cluster_stands_out(tmp_path):
-  fake_workdir.write(tmp_path)
-  run = run_lib.read(tmp_path)
+  run = fake_workdir.read(tmp_path)
   upright = accuracy_plot.draw(run).axes[0]
   widest = max(upright.lines, key=lambda line: line.get_linewidth())
   assert widest.get_color() == style.source_colors(run)[0]
@@ -67,8 +64,7 @@ def test_the_best_cluster_stands_out(tmp_path):
 @pytest.mark.parametrize('end', ['nan', 'inf'])
 def test_a_cluster_that_diverged_is_not_the_best(tmp_path, end):
   """Though its last finite score is higher."""
-  fake_workdir.write(tmp_path)
-  run = run_lib.read(tmp_path)
+  run = fake_workdir.read(tmp_path)
   name = 'held_out/upright/cluster_{}/accuracy'.format
   run.rounds.columns[name(0)] = (*['0.99'] * 20, *[end, ''] * 5, end)
   run.rounds.columns[name(1)] = (*['0.5'] * 30, '')
@@ -80,11 +76,14 @@ def test_a_cluster_that_diverged_is_not_the_best(tmp_path, end):
   assert 'cluster 1: 50.0 %' in texts
 
 
-def test_no_cluster_stands_out_if_all_diverged(tmp_path):
-  fake_workdir.write(tmp_path)
-  run = run_lib.read(tmp_path)
-  for cluster in range(2):
-    name = f'held_out/upright/cluster_{cluster}/accuracy'
+@pytest.mark.parametrize(
+  ('num_clusters', 'score'), [(2, 'accuracy'), (5, 'mse')]
+)
+def test_no_cluster_stands_out_if_all_diverged(tmp_path, num_clusters, score):
+  """Of many clusters none has a label, and an error has no majority class."""
+  run = fake_workdir.read(tmp_path, num_clusters=num_clusters, score=score)
+  for cluster in range(num_clusters):
+    name = f'held_out/upright/cluster_{cluster}/{score}'
     run.rounds.columns[name] = (*['0.5'] * 30, 'nan')
   upright = accuracy_plot.draw(run).axes[0]
   assert max(line.get_linewidth() for line in upright.lines) < 3
@@ -92,23 +91,22 @@ def test_no_cluster_stands_out_if_all_diverged(tmp_path):
 
 def test_many_clusters_only_name_the_best(tmp_path):
   names = tuple(f'source_{i}' for i in range(6))
-  fake_workdir.write(tmp_path, num_clusters=6, source_names=names)
-  figure = accuracy_plot.draw(run_lib.read(tmp_path))
+  run = fake_workdir.read(tmp_path, num_clusters=6, source_names=names)
+  figure = accuracy_plot.draw(run)
   assert len(figure.axes) == 7
   assert len(_texts(figure.axes[0])) == 2
 
 
 def test_a_long_name_of_a_source_is_wrapped(tmp_path):
   name = 'north_region_branch_with_a_rather_long_name'
-  fake_workdir.write(tmp_path, num_rounds=2, source_names=(name, 'b'))
-  title = accuracy_plot.draw(run_lib.read(tmp_path)).axes[0].get_title()
+  run = fake_workdir.read(tmp_path, num_rounds=2, source_names=(name, 'b'))
+  title = accuracy_plot.draw(run).axes[0].get_title()
   assert max(map(len, title.split('\n'))) <= 30
   assert title.replace('\n', '') == f'on held-out {name}'
 
 
 def test_an_error_has_no_majority_class(tmp_path):
-  fake_workdir.write(tmp_path, score='mse')
-  figure = accuracy_plot.draw(run_lib.read(tmp_path))
+  figure = accuracy_plot.draw(fake_workdir.read(tmp_path, score='mse'))
   assert not any('majority' in text for text in _texts(figure.axes[0]))
 
 

@@ -9,9 +9,8 @@ from tff_algos.reports.run.plots import atoms_plot
 
 
 def _draw(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=2)
   with style.applied():
-    figure = atoms_plot.draw(run_lib.read(tmp_path))
+    figure = atoms_plot.draw(fake_workdir.read(tmp_path, num_rounds=2))
   atoms = [axes for axes in figure.axes if axes.images]
   return atoms, [axes for axes in figure.axes if axes not in atoms]
 

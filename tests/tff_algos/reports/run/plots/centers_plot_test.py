@@ -10,8 +10,7 @@ from tff_algos.reports.run.plots import centers_plot
 
 @pytest.mark.parametrize('score', ['accuracy', 'mse'])
 def test_cells_print_scores_and_the_best_is_darkest(tmp_path, score):
-  fake_workdir.write(tmp_path, score=score)
-  run = run_lib.read(tmp_path)
+  run = fake_workdir.read(tmp_path, score=score)
   (axes,) = centers_plot.draw(run).axes
   scale = 100 if score == 'accuracy' else 1
   printed = [float(text.get_text()) for text in axes.texts]
@@ -26,8 +25,8 @@ def test_cells_print_scores_and_the_best_is_darkest(tmp_path, score):
 
 
 def test_scores_nearly_the_same_look_nearly_the_same(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=0)  # all scores are 10 %
-  (axes,) = centers_plot.draw(run_lib.read(tmp_path)).axes
+  run = fake_workdir.read(tmp_path, num_rounds=0)  # all scores are 10 %
+  (axes,) = centers_plot.draw(run).axes
   assert axes.images[0].get_array().min() > 0.8
 
 
@@ -61,6 +60,6 @@ def test_a_cluster_model_that_became_nan_keeps_no_earlier_score(tmp_path):
 
 def test_scores_of_many_sources_are_not_printed(tmp_path):
   names = tuple(f'source_{index}' for index in range(21))
-  fake_workdir.write(tmp_path, num_rounds=2, source_names=names)
-  (axes,) = centers_plot.draw(run_lib.read(tmp_path)).axes
+  run = fake_workdir.read(tmp_path, num_rounds=2, source_names=names)
+  (axes,) = centers_plot.draw(run).axes
   assert {text.get_text() for text in axes.texts} == {''}

@@ -6,7 +6,6 @@ import pytest
 from tests.testing import fake_workdir
 from tff_algos.evaluation import summaries
 from tff_algos.reports.plotting import style
-from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.run.plots import clients_plot
 
 
@@ -14,8 +13,7 @@ from tff_algos.reports.run.plots import clients_plot
 def test_worst_client_stands_first_and_the_worst_decile_is_named(
   tmp_path, score
 ):
-  fake_workdir.write(tmp_path, score=score)
-  run = run_lib.read(tmp_path)
+  run = fake_workdir.read(tmp_path, score=score)
   dots, shares = clients_plot.draw(run).axes
   personalized = dots.collections[-1].get_offsets()[:, 1]
   worst = min if run.higher_is_better else max
@@ -30,8 +28,7 @@ def test_worst_client_stands_first_and_the_worst_decile_is_named(
 
 
 def test_a_diverged_cluster_model_hides_no_personalized_score(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=2, score='mse')
-  run = run_lib.read(tmp_path)
+  run = fake_workdir.read(tmp_path, num_rounds=2, score='mse')
   clusters = list(run.clients.columns['test_cluster_mse'])
   clusters[:3] = ['nan', 'nan', 'inf']
   run.clients.columns['test_cluster_mse'] = clusters
@@ -48,13 +45,12 @@ def test_a_diverged_cluster_model_hides_no_personalized_score(tmp_path):
 
 
 def test_many_clients_are_drawn_as_shares_only(tmp_path):
-  fake_workdir.write(tmp_path, num_clients=100, num_rounds=2)
-  assert len(clients_plot.draw(run_lib.read(tmp_path)).axes) == 1
+  run = fake_workdir.read(tmp_path, num_clients=100, num_rounds=2)
+  assert len(clients_plot.draw(run).axes) == 1
 
 
 def test_clients_are_named_on_the_axis(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=2)
-  run = run_lib.read(tmp_path)
+  run = fake_workdir.read(tmp_path, num_rounds=2)
   dots, _ = clients_plot.draw(run).axes
   names = [label.get_text() for label in dots.get_xticklabels()]
   scores = dict(
@@ -69,6 +65,6 @@ def test_clients_are_named_on_the_axis(tmp_path):
 
 
 def test_of_many_clients_the_worst_are_named(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=2, num_clients=50)
-  dots, _ = clients_plot.draw(run_lib.read(tmp_path)).axes
+  run = fake_workdir.read(tmp_path, num_rounds=2, num_clients=50)
+  dots, _ = clients_plot.draw(run).axes
   assert len(dots.get_xticklabels()) == 5

@@ -1,12 +1,9 @@
 """The map of clients and rounds, coloured by cluster."""
 
-import json
-
 import numpy as np
 from matplotlib import colors as colors_lib
 
 from tests.testing import fake_workdir
-from tff_algos.core import sealed_json
 from tff_algos.reports.plotting import style
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.run.plots import cluster_map_plot
@@ -72,10 +69,7 @@ def test_settled_round_is_marked(tmp_path):
 def test_many_clients_and_rounds_are_thinned_out(tmp_path):
   fake_workdir.write(tmp_path, num_clients=500, num_rounds=2)
   (tmp_path / 'metrics.csv').write_text('round\n0\n900\n')
-  path = tmp_path / 'evaluation' / 'summary.json'
-  summary = json.loads(path.read_text())
-  summary['last']['round'] = 900
-  sealed_json.write(path, summary)
+  fake_workdir.change_summary(tmp_path, {'round': 900})
   rounds = {r: np.eye(2)[np.arange(500) % 2] for r in range(0, 900, 2)}
   fake_workdir.write_memberships(tmp_path, rounds)
   _, axes = _draw(tmp_path)

@@ -71,8 +71,7 @@ def test_low_bins_are_averaged_more_often_by_strategy_two(workdir):
 
 
 def test_bins_hold_all_clients_and_all_times(tmp_path):
-  fake_workdir.write(tmp_path)
-  run = run_lib.read(tmp_path)
+  run = fake_workdir.read(tmp_path)
   clients, averages = _draw(run).axes
   sizes = np.sum([_heights(part) for part in clients.containers], axis=0)
   assert sizes.sum() == 24

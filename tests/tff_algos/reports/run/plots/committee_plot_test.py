@@ -13,8 +13,7 @@ def _heights(axes):
 
 
 def test_without_attackers_there_are_two_panels(tmp_path):
-  fake_workdir.write(tmp_path)
-  run = run_lib.read(tmp_path)
+  run = fake_workdir.read(tmp_path)
   counts, scores = committee_plot.draw(run).axes
   assert _heights(counts) == [24]
   history = committee_history.read(run)

@@ -30,8 +30,8 @@ def test_confusion_and_mean_membership(tmp_path):
 
 
 def test_source_without_clients_has_no_mean(tmp_path):
-  fake_workdir.write(tmp_path, num_clients=1, num_rounds=2)
-  _, right = confusion_plot.draw(run_lib.read(tmp_path)).axes
+  run = fake_workdir.read(tmp_path, num_clients=1, num_rounds=2)
+  _, right = confusion_plot.draw(run).axes
   assert _texts(right, 2)[1] == ['–', '–']
 
 
@@ -43,5 +43,5 @@ def test_source_without_clients_has_no_mean(tmp_path):
   ],
 )
 def test_nothing_to_draw(tmp_path, options):
-  fake_workdir.write(tmp_path, num_rounds=2, **options)
-  assert confusion_plot.draw(run_lib.read(tmp_path)) is None
+  run = fake_workdir.read(tmp_path, num_rounds=2, **options)
+  assert confusion_plot.draw(run) is None

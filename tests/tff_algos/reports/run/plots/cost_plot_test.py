@@ -8,8 +8,7 @@ from tff_algos.reports.run.plots import cost_plot
 
 
 def test_floats_are_summed_over_rounds_without_evaluation_too(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=4)
-  (axes,) = cost_plot.draw(run_lib.read(tmp_path)).axes
+  (axes,) = cost_plot.draw(fake_workdir.read(tmp_path, num_rounds=4)).axes
   # Each round sends 2 models down and 1 up to each of 18 clients.
   per_round = 3 * 18 * 50_890
   drawn = axes.lines[0].get_xdata()
@@ -26,8 +25,7 @@ def test_floats_are_summed_over_rounds_without_evaluation_too(tmp_path):
 
 
 def test_models_that_diverged_have_no_last_score(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=4)
-  run = run_lib.read(tmp_path)
+  run = fake_workdir.read(tmp_path, num_rounds=4)
   name = 'participating/test/personalized/accuracy'
   run.rounds.columns[name] = ('0.5', '', '0.6', '', 'nan')
   (axes,) = cost_plot.draw(run).axes
@@ -36,7 +34,6 @@ def test_models_that_diverged_have_no_last_score(tmp_path):
 
 
 def test_nothing_to_draw(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=0)
-  assert cost_plot.draw(run_lib.read(tmp_path)) is None
+  assert cost_plot.draw(fake_workdir.read(tmp_path, num_rounds=0)) is None
   (tmp_path / 'metrics.csv').write_text('round\n0\n1\n')
   assert cost_plot.draw(run_lib.read(tmp_path)) is None

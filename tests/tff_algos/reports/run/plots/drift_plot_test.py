@@ -55,8 +55,7 @@ def test_without_losses_and_with_one_source(tmp_path):
 
 
 def test_a_shift_that_is_not_defined_has_no_bars(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=2)
-  run = run_lib.read(tmp_path)
+  run = fake_workdir.read(tmp_path, num_rounds=2)
   for one in (
     run.drift.content['measures'],
     *run.drift.content['sources'].values(),

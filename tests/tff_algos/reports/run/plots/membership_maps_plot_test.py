@@ -22,8 +22,8 @@ def test_rows_are_clients_by_source_and_columns_clusters_by_source(tmp_path):
 
 
 def test_at_most_six_rounds_with_both_ends(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=30)
-  *panels, _ = membership_maps_plot.draw(run_lib.read(tmp_path)).axes
+  run = fake_workdir.read(tmp_path, num_rounds=30)
+  *panels, _ = membership_maps_plot.draw(run).axes
   titles = [axes.get_title('left') + axes.get_title() for axes in panels]
   assert titles == [f'round {r}' for r in (0, 6, 12, 18, 24, 30)]
 

@@ -45,8 +45,8 @@ def test_few_mixtures_are_panels_of_their_own():
 
 def test_many_clusters_only_name_the_largest(tmp_path):
   names = tuple(f'source_{i}' for i in range(6))
-  fake_workdir.write(tmp_path, num_clusters=6, source_names=names)
-  figure = membership_rounds_plot.draw(run_lib.read(tmp_path))
+  run = fake_workdir.read(tmp_path, num_clusters=6, source_names=names)
+  figure = membership_rounds_plot.draw(run)
   panels = figure.axes
   assert len(panels) == 6
   # The main source's share, and six clusters.
@@ -56,22 +56,20 @@ def test_many_clusters_only_name_the_largest(tmp_path):
 
 
 def test_a_long_name_of_a_source_is_wrapped(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=2, source_names=('x' * 40, 'b'))
-  title = (
-    membership_rounds_plot.draw(run_lib.read(tmp_path)).axes[0].get_title()
-  )
+  run = fake_workdir.read(tmp_path, num_rounds=2, source_names=('x' * 40, 'b'))
+  title = membership_rounds_plot.draw(run).axes[0].get_title()
   assert max(map(len, title.split('\n'))) <= 30
 
 
 def test_too_many_sources_are_left_out(tmp_path):
   names = tuple(f'source_{i}' for i in range(13))
-  fake_workdir.write(tmp_path, num_rounds=2, source_names=names)
-  assert membership_rounds_plot.draw(run_lib.read(tmp_path)) is None
+  run = fake_workdir.read(tmp_path, num_rounds=2, source_names=names)
+  assert membership_rounds_plot.draw(run) is None
 
 
 def test_true_shares_lie_above_the_lines(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=2)
-  first, *_ = membership_rounds_plot.draw(run_lib.read(tmp_path)).axes
+  run = fake_workdir.read(tmp_path, num_rounds=2)
+  first, *_ = membership_rounds_plot.draw(run).axes
   dashed = {line.get_zorder() for line in first.lines[:2]}
   assert min(dashed) > max(line.get_zorder() for line in first.lines[2:])
 

@@ -19,9 +19,8 @@ def _names(axes):
 
 
 def test_two_sources_show_the_matched_cluster(tmp_path):
-  fake_workdir.write(tmp_path)
   with style.applied():
-    figure = memberships_plot.draw(run_lib.read(tmp_path))
+    figure = memberships_plot.draw(fake_workdir.read(tmp_path))
   left, right = figure.axes
   # The fake's cluster 1 stands for the first source.
   assert 'membership of cluster 1' in left.get_title('left')
@@ -38,8 +37,8 @@ def test_two_sources_show_the_matched_cluster(tmp_path):
 @pytest.mark.parametrize(('clusters', 'sources'), [(3, 2), (2, 3), (4, 4)])
 def test_more_of_either_are_stacked(tmp_path, clusters, sources):
   names = tuple(f'source_{i}' for i in range(sources))
-  fake_workdir.write(tmp_path, num_clusters=clusters, source_names=names)
-  truth, estimate = memberships_plot.draw(run_lib.read(tmp_path)).axes
+  run = fake_workdir.read(tmp_path, num_clusters=clusters, source_names=names)
+  truth, estimate = memberships_plot.draw(run).axes
   assert len(truth.containers) == sources
   assert len(estimate.containers) == clusters
   # Matched clusters are stacked in the order of their sources.
@@ -83,8 +82,7 @@ def _forget_membership(workdir, *clients):
 
 
 def test_clients_that_were_never_sampled_have_no_dot_but_a_word(tmp_path):
-  fake_workdir.write(tmp_path, num_rounds=2)
-  whole = run_lib.read(tmp_path)
+  whole = fake_workdir.read(tmp_path, num_rounds=2)
   assert 'never sampled' not in memberships_plot.PICTURE.caption(whole)
   _, right = memberships_plot.draw(whole).axes
   membership, mixture = whole.memberships
@@ -119,9 +117,9 @@ def test_a_stack_of_a_client_that_was_never_sampled_is_grey(tmp_path):
 @pytest.mark.parametrize('count', [2, 24])
 def test_long_names_and_many_clusters_are_not_cut_off(tmp_path, count):
   names = tuple(f'{index:02d}{"name" * 12}' for index in range(count))
-  fake_workdir.write(
-    tmp_path, num_rounds=2, num_clusters=count, source_names=names
-  )
   with style.applied():
-    figure = memberships_plot.draw(run_lib.read(tmp_path))
+    run = fake_workdir.read(
+      tmp_path, num_rounds=2, num_clusters=count, source_names=names
+    )
+    figure = memberships_plot.draw(run)
     pages.check_picture(style.to_png(figure))

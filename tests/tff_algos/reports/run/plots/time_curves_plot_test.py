@@ -20,8 +20,7 @@ def _legend(figure):
 
 def test_a_run_of_a_committee_has_one_line_a_connection(tmp_path):
   """7 members, 11 training clients, models of 2 * 50,890 floats."""
-  fake_workdir.write(tmp_path, num_rounds=4)
-  run = run_lib.read(tmp_path)
+  run = fake_workdir.read(tmp_path, num_rounds=4)
   figure = _draw(run)
   series = run.series('participating/test/cluster/accuracy')
   assert series.rounds.tolist() == [0, 2, 4]
@@ -53,5 +52,5 @@ def test_a_run_with_a_server_is_retimed_and_labelled_so(tmp_path):
 
 def test_a_run_without_a_clock_has_no_picture(tmp_path):
   config = {'algorithm': {'name': 'ditto'}}
-  fake_workdir.write(tmp_path, num_clusters=1, config=config)
-  assert _draw(run_lib.read(tmp_path)) is None
+  run = fake_workdir.read(tmp_path, num_clusters=1, config=config)
+  assert _draw(run) is None

@@ -7,8 +7,7 @@ from tff_algos.reports.run.plots import time_plot
 
 def test_bars_are_the_seconds_of_all_rounds(tmp_path):
   """7 members and 11 training clients; 2 models of 50,890 to each of the 18."""
-  fake_workdir.write(tmp_path, num_rounds=4)
-  first, *_ = time_plot.draw(run_lib.read(tmp_path)).axes
+  first, *_ = time_plot.draw(fake_workdir.read(tmp_path, num_rounds=4)).axes
   communication, computation = (
     [bar.get_height() for bar in part] for part in first.containers
   )
@@ -41,5 +40,4 @@ def test_clients_that_pull_are_timed_by_what_they_received(tmp_path):
 
 
 def test_nothing_to_draw_with_a_server(tmp_path):
-  fake_workdir.write(tmp_path, num_clusters=1)
-  assert time_plot.draw(run_lib.read(tmp_path)) is None
+  assert time_plot.draw(fake_workdir.read(tmp_path, num_clusters=1)) is None
