@@ -168,7 +168,7 @@ def test_under_attack_a_committee_chooses_better_than_chance():
 
 _DIGITS = datasets.load_digits(return_X_y=True)
 _NETWORK = convolutional.build(
-  convolutional.Layout('tiny', 3, (8, 16), 1, ()),
+  convolutional.Layout('tiny', (3, 3), (8, 16), 1, ()),
   convolutional.ConvolutionalConfig(),
   input_shape=(8, 8, 1),
   num_outputs=10,

@@ -1,6 +1,6 @@
 """Layers as pure functions of (weights, inputs), and their initial values."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
@@ -23,6 +23,22 @@ def check_normalization(
       "them differ between clients. Use 'group', which keeps no statistics"
     )
   return checks.check_one_of('normalization', name, allowed)
+
+
+def check_images(name: str, input_shape: tuple[int, ...]) -> None:
+  """Raises ConfigError unless an input is `[height, width, channels]`."""
+  if len(input_shape) != 3:
+    raise errors.ConfigError(
+      f'{name} takes images [height, width, channels], got shape {input_shape}'
+    )
+
+
+def check_sequence(name: str, input_shape: tuple[int, ...]) -> None:
+  """Raises ConfigError unless an input is `[places]`."""
+  if len(input_shape) != 1:
+    raise errors.ConfigError(
+      f'{name} takes sequences of ids [places], got shape {input_shape}'
+    )
 
 
 def xavier_normal(
@@ -67,6 +83,33 @@ def dense(
   """Returns inputs @ kernel + bias, `[batch, ..., outputs]`."""
   outputs = tf.matmul(inputs, kernel)
   return outputs if bias is None else outputs + bias
+
+
+def dense_weights(
+  seed: tf.Tensor, index: int, name: str, inputs: int, outputs: int
+) -> dict[str, tf.Tensor]:
+  """Returns a layer's initial weights: `<name>/kernel` and `<name>/bias`.
+
+  The kernel is Xavier-normal, the bias 0.
+
+  Args:
+    seed: int32 `[2]` of the whole model.
+    index: Number of the layer, so that layers differ.
+    name: Of the layer.
+    inputs: Number of inputs.
+    outputs: Number of outputs.
+  """
+  return {
+    f'{name}/kernel': xavier_normal(seed, index, [inputs, outputs]),
+    f'{name}/bias': tf.zeros([outputs]),
+  }
+
+
+def apply_dense(
+  weights: Mapping[str, tf.Tensor], name: str, inputs: tf.Tensor
+) -> tf.Tensor:
+  """Returns `dense` with the weights `<name>/kernel` and `<name>/bias`."""
+  return dense(inputs, weights[f'{name}/kernel'], weights[f'{name}/bias'])
 
 
 def embed(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:

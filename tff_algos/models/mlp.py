@@ -49,10 +49,9 @@ def build_mlp(
   def initialize(seed):
     weights = OrderedDict()
     for i in range(num_layers):
-      weights[f'dense_{i}/kernel'] = layers.xavier_normal(
-        seed, i, sizes[i : i + 2]
+      weights |= layers.dense_weights(
+        seed, i, f'dense_{i}', sizes[i], sizes[i + 1]
       )
-      weights[f'dense_{i}/bias'] = tf.zeros([sizes[i + 1]])
       if config.normalization == 'group' and i < num_layers - 1:
         weights[f'norm_{i}/scale'] = tf.ones([sizes[i + 1]])
         weights[f'norm_{i}/offset'] = tf.zeros([sizes[i + 1]])
@@ -63,9 +62,7 @@ def build_mlp(
     for i in range(num_layers):
       if i:
         outputs = tf.nn.relu(outputs)
-      outputs = layers.dense(
-        outputs, weights[f'dense_{i}/kernel'], weights[f'dense_{i}/bias']
-      )
+      outputs = layers.apply_dense(weights, f'dense_{i}', outputs)
       if config.normalization == 'group' and i < num_layers - 1:
         outputs = layers.layer_norm(
           outputs, weights[f'norm_{i}/scale'], weights[f'norm_{i}/offset']

@@ -40,7 +40,7 @@ def collect_means(
   uploads of the whole cohort.
 
   Args:
-    phase: The phase; returned unchanged if it takes no mean.
+    phase: The phase; returned unchanged if it takes neither means nor sums.
     take_mean: Computes each mean.
   """
   summing = {
@@ -53,7 +53,7 @@ def collect_means(
     for field, aggregator in summing.items()
     if isinstance(aggregator, MeanAggregator)
   }
-  if not means:
+  if not summing:
     return phase
   weights = [aggregator.weight_field for aggregator in means.values()]
 

@@ -12,7 +12,7 @@ import pytest
 from tests.testing import running_sum, toys
 from tff_algos.adversaries import attacks
 from tff_algos.core import errors
-from tff_algos.rounds import plans
+from tff_algos.rounds import aggregation, plans
 from tff_algos.runtimes import debug_runtime
 
 _CLIENTS = running_sum.source([2], [4], [4, 5], [1], [np.nan])
@@ -125,6 +125,24 @@ def test_an_attacker_that_is_refused_counts_as_nothing(name):
     np.testing.assert_array_equal(getattr(found.server_state, field), value)
   for metric in ('attack/honest_norm', 'attack/false_norm'):
     assert found.server_metrics[metric] == expected.server_metrics[metric]
+
+
+def test_a_sum_alone_is_falsified_too():
+  plain = running_sum.algorithm(
+    aggregation={'value': aggregation.Sum()},
+    server_update=lambda state, aggregates: (
+      state._replace(total=aggregates['value']),
+      {},
+    ),
+    uploads={'value': lambda message, *_: message},
+  )
+  algorithm = attacks.attack(
+    plain, attacks.AttackConfig('ipm', fraction=0.4), _IS_ATTACKER
+  )
+  _, _, outputs = toys.run_rounds(algorithm, _CLIENTS, 1)
+  np.testing.assert_allclose(
+    outputs[0].server_state.total, 2 + 9 - 2 * 0.5 * _MEAN
+  )
 
 
 def test_a_cohort_without_attackers_is_as_ever():

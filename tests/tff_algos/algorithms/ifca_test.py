@@ -76,57 +76,6 @@ def test_a_client_chooses_by_the_mean_over_its_words():
   np.testing.assert_array_equal(state.membership, [0, 1])
 
 
-def test_weighting_by_examples_counts_points_and_not_clients():
-  """Center 0: (2 (0, 1) + 1 (0, -1) + 3 (2, 0)) / 6."""
-  centers, _, _ = _run(_build(weighting='examples'), 1)
-  np.testing.assert_allclose(centers, [[1, 1 / 6], [10, 0], [0, 50]], atol=1e-6)
-
-
-def test_server_learning_rate_goes_a_share_of_the_way():
-  centers, _, _ = _run(_build(server_learning_rate=0.25), 1)
-  np.testing.assert_allclose(
-    centers, [[1 / 6, 0], [8.5, 0], [0, 50]], atol=1e-6
-  )
-
-
-@pytest.mark.parametrize(
-  ('weighting', 'expected'),
-  [
-    # The gradient of 1/2 |c - x|^2 is c - mean; 4 clients, 10 points.
-    ('uniform', [[(0 + 0 + 2) / 4, 0], [8 + 2 / 4, 0], [0, 50]]),
-    ('examples', [[6 / 10, (2 - 1) / 10], [8 + 4 * 2 / 10, 0], [0, 50]]),
-  ],
-)
-def test_gradients_are_divided_by_the_whole_cohort(weighting, expected):
-  algorithm = _build(averaging='gradients', weighting=weighting)
-  centers, memberships, (output,) = _run(algorithm, 1)
-  np.testing.assert_allclose(centers, expected, atol=1e-6)
-  assert memberships[:, 0].tolist() == [1, 1, 0, 0, 1]
-  loss = statistics.value_of(output.client_metrics['loss'])
-  np.testing.assert_allclose(loss, 3.5)
-
-
-def test_step_size_of_gradient_averaging_is_the_servers():
-  algorithm = _build(averaging='gradients', server_learning_rate=0.1)
-  centers, _, _ = _run(algorithm, 1)
-  np.testing.assert_allclose(
-    centers, [[0.05, 0], [8.05, 0], [0, 50]], atol=1e-6
-  )
-
-
-def test_choices_follow_the_models_from_round_to_round():
-  """Round 1: the first four means lie nearer to (4, 0) than to (20, 0), and
-  so does (10, 0): center 0 becomes (3, 0). Round 2: nothing changes. From
-  (4, 0) and (15, 0), client 2 chooses the second.
-  """
-  centers, memberships, _ = _run(_build(num_clusters=2), 2, [[4, 0], [20, 0]])
-  np.testing.assert_allclose(centers, [[3, 0], [20, 0]], atol=1e-6)
-  assert memberships[2].tolist() == [1, 0]
-  centers, memberships, _ = _run(_build(num_clusters=2), 2, [[4, 0], [15, 0]])
-  np.testing.assert_allclose(centers, [[2 / 3, 0], [10, 0]], atol=1e-6)
-  assert memberships[2].tolist() == [0, 1]
-
-
 def test_equal_models_tie_and_the_lowest_id_takes_all():
   centers, memberships, (output,) = _run(_build(), 1, [[5, 5]] * 3)
   np.testing.assert_allclose(centers, [[3, 0], [5, 5], [5, 5]], atol=1e-6)

@@ -146,7 +146,6 @@ def test_float32_is_the_model_itself():
   assert precision.compute_in(model, 'float32') is model
 
 
-@pytest.mark.parametrize('name', sorted(registry.MODELS))
 @pytest.mark.parametrize(
   ('compute_dtype', 'text'),
   [
@@ -155,9 +154,9 @@ def test_float32_is_the_model_itself():
     (16, 'config.model.compute_dtype must be str, got 16'),
   ],
 )
-def test_other_types_are_refused(name, compute_dtype, text):
+def test_other_types_are_refused(compute_dtype, text):
   with pytest.raises(errors.ConfigError, match=text):
-    registry.parse_config({'name': name, 'compute_dtype': compute_dtype})
+    registry.parse_config({'name': 'mlp', 'compute_dtype': compute_dtype})
 
 
 _RUNTIMES = {

@@ -1,7 +1,5 @@
 """Tests that means of collected results are those that are added up."""
 
-from collections import OrderedDict
-
 import numpy as np
 import tensorflow as tf
 
@@ -62,8 +60,6 @@ def test_a_mean_is_taken_by_who_is_asked_to():
   assert float(output.server_metrics['weight']) == 7
 
 
-def test_a_phase_without_means_stays_what_it_is():
-  phase = _PHASE._replace(
-    aggregation=OrderedDict(value=aggregation.Sum(), said=aggregation.Collect())
-  )
+def test_a_phase_that_only_collects_stays_what_it_is():
+  phase = _PHASE._replace(aggregation={'said': aggregation.Collect()})
   assert collected_means.collect_means(phase) is phase

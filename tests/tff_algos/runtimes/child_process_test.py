@@ -5,6 +5,7 @@ import sys
 import psutil
 import pytest
 
+from tests.testing import patience
 from tff_algos.core import errors
 from tff_algos.runtimes import child_process
 
@@ -53,10 +54,7 @@ def test_end_takes_the_children_along():
   (grandchild,) = found.children()
   process.end()
   assert not process.is_running
-  psutil.wait_procs([grandchild], timeout=10)
-  assert not grandchild.is_running() or (
-    grandchild.status() == psutil.STATUS_ZOMBIE
-  )
+  patience.until(lambda: patience.is_gone(grandchild.pid))
 
 
 def test_a_process_that_ends_before_the_signal_is_no_error(monkeypatch):

@@ -43,10 +43,8 @@ def test_stages_run_eagerly():
 def _fails_for_client_0(message, client_input, client_state, data, seed):
   if client_input == 1.0:
     raise ZeroDivisionError('no luck')
-  return (
-    running_sum.algorithm()
-    .phases[running_sum.PHASE]
-    .client_work(message, client_input, client_state, data, seed)
+  return running_sum.client_work(
+    message, client_input, client_state, data, seed
   )
 
 

@@ -101,7 +101,7 @@ def build_character_lstm(
   Raises:
     ConfigError: If the input is no sequence.
   """
-  _check_sequence('character_lstm', input_shape)
+  layers.check_sequence('character_lstm', input_shape)
 
   def initialize(seed):
     shape = [num_outputs, config.embedding_size]
@@ -114,7 +114,7 @@ def build_character_lstm(
   def apply(weights, x):
     vectors = layers.embed(weights['embedding'], tf.transpose(x))
     last = _last_output(weights, vectors, config.recurrence)
-    return _dense(weights, 0, last)
+    return layers.apply_dense(weights, 'dense_0', last)
 
   return _model(
     'character_lstm', config, input_shape, num_outputs, initialize, apply
@@ -133,7 +133,7 @@ def build_word_lstm(
     ConfigError: If the input is no sequence, `words` has no word, or the
       embeddings file is invalid.
   """
-  _check_sequence('word_lstm', input_shape)
+  layers.check_sequence('word_lstm', input_shape)
   table = _word_vectors(config, words)
   # The logit of the reference class is constant and has no weights.
   num_logits = num_outputs - config.reference_class
@@ -149,7 +149,8 @@ def build_word_lstm(
     dtype = weights['dense_0/kernel'].dtype
     vectors = tf.gather(tf.constant(table, dtype), tf.transpose(x))
     last = _last_output(weights, vectors, config.recurrence)
-    logits = _dense(weights, 1, _dense(weights, 0, last))
+    hidden = layers.apply_dense(weights, 'dense_0', last)
+    logits = layers.apply_dense(weights, 'dense_1', hidden)
     return tf.pad(logits, [[0, 0], [num_outputs - num_logits, 0]])
 
   return _model(
@@ -168,13 +169,6 @@ def _model(name, config, input_shape, num_outputs, initialize, apply):
     vectorizes=config.recurrence == recurrent.UNROLLED,
     input_dtype=tf.int32,
   )
-
-
-def _check_sequence(name, input_shape):
-  if len(input_shape) != 1:
-    raise errors.ConfigError(
-      f'{name} takes sequences of ids [places], got shape {input_shape}'
-    )
 
 
 def _word_vectors(config, words):
@@ -211,17 +205,7 @@ def _last_output(weights, inputs, recurrence):
   return hidden[-1]
 
 
-def _dense_weights(seed, index, num_inputs, num_outputs):
-  kernel = layers.xavier_normal(
-    seed, 1 + _NUM_LAYERS + index, [num_inputs, num_outputs]
-  )
-  return {
-    f'dense_{index}/kernel': kernel,
-    f'dense_{index}/bias': tf.zeros([num_outputs]),
-  }
-
-
-def _dense(weights, index, inputs):
-  return layers.dense(
-    inputs, weights[f'dense_{index}/kernel'], weights[f'dense_{index}/bias']
+def _dense_weights(seed, index, inputs, outputs):
+  return layers.dense_weights(
+    seed, 1 + _NUM_LAYERS + index, f'dense_{index}', inputs, outputs
   )

@@ -67,10 +67,7 @@ def build_transformer(
   Raises:
     ConfigError: If the input is no sequence.
   """
-  if len(input_shape) != 1:
-    raise errors.ConfigError(
-      f'transformer takes sequences of ids [places], got shape {input_shape}'
-    )
+  layers.check_sequence('transformer', input_shape)
 
   def initialize(seed):
     weights = OrderedDict()
@@ -136,14 +133,8 @@ def _apply_block(weights, name, x, num_heads):
 
   attended = _attend(x, [weights[f'{name}/{k}'] for k in _KERNELS], num_heads)
   x = normalize('norm_0', x + attended)
-  hidden = layers.dense(
-    x, weights[f'{name}/dense_0/kernel'], weights[f'{name}/dense_0/bias']
-  )
-  hidden = layers.dense(
-    tf.nn.relu(hidden),
-    weights[f'{name}/dense_1/kernel'],
-    weights[f'{name}/dense_1/bias'],
-  )
+  hidden = layers.apply_dense(weights, f'{name}/dense_0', x)
+  hidden = layers.apply_dense(weights, f'{name}/dense_1', tf.nn.relu(hidden))
   return normalize('norm_1', x + hidden)
 
 

@@ -20,14 +20,13 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core import checks, errors
+from tff_algos.core import checks
 from tff_algos.core import model as model_lib
 from tff_algos.models import layers, model_options
 from tff_algos.models.vision import convolutions
 
 # With smaller images nothing is left after the last pooling.
 _SMALLEST_SIDE = 63
-_PARTS = ('kernel', 'bias')
 
 
 class _Convolution(NamedTuple):
@@ -78,10 +77,7 @@ def build_alexnet(
   Raises:
     ConfigError: If the input is no image.
   """
-  if len(input_shape) != 3:
-    raise errors.ConfigError(
-      f'alexnet takes images [height, width, channels], got shape {input_shape}'
-    )
+  layers.check_images('alexnet', input_shape)
   flat_size = _output_side(config.image_side) ** 2 * _CONVOLUTIONS[-1].channels
   sizes = (flat_size, *config.hidden_sizes, num_outputs)
 
@@ -93,24 +89,23 @@ def build_alexnet(
       weights[f'conv_{i}/bias'] = tf.zeros([layer.channels])
       depth = layer.channels
     for i in range(len(sizes) - 1):
-      weights[f'dense_{i}/kernel'] = layers.xavier_normal(
-        seed, len(_CONVOLUTIONS) + i, sizes[i : i + 2]
+      index = len(_CONVOLUTIONS) + i
+      weights |= layers.dense_weights(
+        seed, index, f'dense_{i}', sizes[i], sizes[i + 1]
       )
-      weights[f'dense_{i}/bias'] = tf.zeros([sizes[i + 1]])
     return weights
 
   def apply(weights, x):
     hidden = _resize(x, config.image_side)
     for i, layer in enumerate(_CONVOLUTIONS):
-      kernel, bias = (weights[f'conv_{i}/{part}'] for part in _PARTS)
-      hidden = tf.nn.relu(_convolve(hidden, kernel, layer) + bias)
+      hidden = _convolve(hidden, weights[f'conv_{i}/kernel'], layer)
+      hidden = tf.nn.relu(hidden + weights[f'conv_{i}/bias'])
       if layer.is_pooled:
         hidden = tf.nn.max_pool2d(hidden, 3, 2, 'VALID')
     hidden = tf.reshape(hidden, [-1, flat_size])
     for i in range(len(sizes) - 1):
       hidden = tf.nn.relu(hidden) if i else hidden
-      kernel, bias = (weights[f'dense_{i}/{part}'] for part in _PARTS)
-      hidden = layers.dense(hidden, kernel, bias)
+      hidden = layers.apply_dense(weights, f'dense_{i}', hidden)
     return hidden
 
   return model_lib.Model(

@@ -36,15 +36,14 @@ class Layout(NamedTuple):
 
   Attributes:
     name: Of the model.
-    kernel_size: Height and width of the kernels.
+    kernel_sizes: Height and width of the kernels of each convolution.
     channels: Of each convolution.
     convolutions_per_pooling: Convolutions before each 2x2 max-pooling, which
       halves the sides.
     hidden_sizes: Units of each dense layer but the last.
     padding: `'SAME'` keeps height and width, which must be divisible by the
-      poolings; `'VALID'` removes kernel_size - 1 pixels, and poolings drop an
+      poolings; `'VALID'` removes kernel size - 1 pixels, and poolings drop an
       odd last pixel.
-    kernel_sizes: Kernel size of each convolution, if they differ; else empty.
     borders: Zeros around the inputs of each convolution of `'VALID'` padding;
       empty for none.
     negative_slope: Slope of the activation below 0; 0 for ReLU.
@@ -53,12 +52,11 @@ class Layout(NamedTuple):
   """
 
   name: str
-  kernel_size: int
+  kernel_sizes: tuple[int, ...]
   channels: tuple[int, ...]
   convolutions_per_pooling: int
   hidden_sizes: tuple[int, ...]
   padding: str = 'SAME'
-  kernel_sizes: tuple[int, ...] = ()
   borders: tuple[int, ...] = ()
   negative_slope: float = 0.0
   drops_after: tuple[int, ...] = ()
@@ -68,19 +66,15 @@ class Layout(NamedTuple):
     """Returns the factor by which poolings shrink each side of the image."""
     return 2 ** (len(self.channels) // self.convolutions_per_pooling)
 
-  def filter_side(self, index: int) -> int:
-    """Returns height and width of the kernel of a convolution."""
-    return self.kernel_sizes[index] if self.kernel_sizes else self.kernel_size
-
   def border(self, index: int) -> int:
     """Returns the zeros on each side of a convolution's input."""
     return self.borders[index] if self.borders else 0
 
   def output_side(self, side: int) -> int:
     """Returns a side's length after the layers; <= 0 if it is too short."""
-    for i in range(len(self.channels)):
-      if self.padding == 'VALID':
-        side += 2 * self.border(i) - self.filter_side(i) + 1
+    for i, kernel_size in enumerate(self.kernel_sizes):
+      padded = side + 2 * self.border(i)
+      side = convolutions.output_side(padded, kernel_size, self.padding, 1)
       if (i + 1) % self.convolutions_per_pooling == 0:
         side //= 2
     return side
@@ -141,17 +135,17 @@ def _build_initialize(layout, config, input_shape, num_outputs):
   def initialize(seed):
     weights = OrderedDict()
     for i in range(len(layout.channels)):
-      shape = [layout.filter_side(i)] * 2 + [*channels[i : i + 2]]
+      shape = [layout.kernel_sizes[i]] * 2 + [*channels[i : i + 2]]
       weights[f'conv_{i}/kernel'] = layers.xavier_normal(seed, i, shape)
       weights[f'conv_{i}/bias'] = tf.zeros([channels[i + 1]])
       if config.normalization == 'group':
         weights[f'norm_{i}/scale'] = tf.ones([channels[i + 1]])
         weights[f'norm_{i}/offset'] = tf.zeros([channels[i + 1]])
     for i in range(len(sizes) - 1):
-      weights[f'dense_{i}/kernel'] = layers.xavier_normal(
-        seed, len(layout.channels) + i, sizes[i : i + 2]
+      index = len(layout.channels) + i
+      weights |= layers.dense_weights(
+        seed, index, f'dense_{i}', sizes[i], sizes[i + 1]
       )
-      weights[f'dense_{i}/bias'] = tf.zeros([sizes[i + 1]])
     return weights
 
   return initialize
@@ -183,9 +177,7 @@ def _build_apply(layout, config):
     hidden = tf.reshape(hidden, [-1, weights['dense_0/kernel'].shape[0]])
     num_hidden = len(layout.hidden_sizes)
     for i in range(num_hidden + 1):
-      hidden = layers.dense(
-        hidden, weights[f'dense_{i}/kernel'], weights[f'dense_{i}/bias']
-      )
+      hidden = layers.apply_dense(weights, f'dense_{i}', hidden)
       if i < num_hidden:
         hidden = activate(hidden)
       if i in layout.drops_after:

@@ -27,7 +27,7 @@ from tff_algos.models.vision import convolutional
 _LAYOUT = functools.partial(
   convolutional.Layout,
   'lenet',
-  kernel_size=5,
+  kernel_sizes=(5, 5),
   convolutions_per_pooling=1,
   padding='VALID',
 )

@@ -69,23 +69,18 @@ def build_classifier(
   Raises:
     ConfigError: If the input is no image.
   """
-  if len(input_shape) != 3:
-    raise errors.ConfigError(
-      f'{name} takes images [height, width, channels], got shape {input_shape}'
-    )
+  layers.check_images(name, input_shape)
 
   def initialize(seed):
     weights = OrderedDict()
     add_body(weights, seed)
-    weights['head/kernel'] = layers.xavier_normal(
-      seed, len(weights), [num_features, num_outputs]
+    return weights | layers.dense_weights(
+      seed, len(weights), 'head', num_features, num_outputs
     )
-    weights['head/bias'] = tf.zeros([num_outputs])
-    return weights
 
   def apply(weights, x):
     features = tf.reduce_mean(apply_body(weights, x), axis=[1, 2])
-    return layers.dense(features, weights['head/kernel'], weights['head/bias'])
+    return layers.apply_dense(weights, 'head', features)
 
   return model_lib.Model(
     name,

@@ -24,7 +24,7 @@ def build_small_cnn(
   del config
   layout = convolutional.Layout(
     'small_cnn',
-    kernel_size=5,
+    kernel_sizes=(5, 5),
     channels=(6, 16),
     convolutions_per_pooling=1,
     hidden_sizes=(120,),
@@ -50,7 +50,7 @@ def build_letters_cnn(
   """
   layout = convolutional.Layout(
     'letters_cnn',
-    kernel_size=5,
+    kernel_sizes=(5, 5),
     channels=(32, 64),
     convolutions_per_pooling=1,
     hidden_sizes=(512,),
@@ -75,7 +75,7 @@ def build_cifar_cnn(
   """
   layout = convolutional.Layout(
     'cifar_cnn',
-    kernel_size=3,
+    kernel_sizes=(3,) * 6,
     channels=(32, 64, 128, 128, 256, 256),
     convolutions_per_pooling=2,
     hidden_sizes=(1024, 512),

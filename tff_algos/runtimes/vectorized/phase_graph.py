@@ -46,10 +46,9 @@ class PhaseGraphs:
     self.types = types
     self.make_message = graph_call.GraphCall(types.stages.make_message)
     self.server_update = graph_call.GraphCall(types.stages.server_update)
-    self._build = functools.partial(
-      build_client_graph, phase, types, vectorizes
+    self._client_work = functools.cache(
+      functools.partial(build_client_graph, phase, types, vectorizes)
     )
-    self._client_work: dict[int | None, graph_call.GraphCall] = {}
 
   def client_work(
     self, num_clients: int, clients_per_block: int
@@ -64,9 +63,7 @@ class PhaseGraphs:
       clients_per_block: Clients computed at once.
     """
     size = None if num_clients % clients_per_block else clients_per_block
-    if size not in self._client_work:
-      self._client_work[size] = self._build(size)
-    return self._client_work[size]
+    return self._client_work(size)
 
   def nothing(self) -> tuple[Structure, list[Structure], list[Structure]]:
     """Returns sums, and in parts the collection and states, of no clients."""

@@ -111,6 +111,11 @@ def test_fewer_examples_than_features_are_refused(seed):
     bounds.of_ridge_regressions([(x, np.ones(6))], 0.5, 0.0)
 
 
+def test_steps_fall_as_those_of_the_theorem():
+  """mu = 2, gamma = 4: 1 / 8, then 1 / 10."""
+  assert [bounds.step(2.0, 4.0, t) for t in (0, 1)] == [0.125, 0.1]
+
+
 def test_the_bound_by_hand():
   """L = 2, mu = 1, gamma = 8, T = 2, so 1 / 10 of what falls."""
   constants = bounds.Constants(2.0, 1.0, 1, 3.0, 0.5, 0.25, 0.75, 0.5, 1.5, 4.0)

@@ -100,24 +100,6 @@ def test_a_newcomer_of_a_continued_run_is_asked_between_estimations():
   assert training.cost.downlink_floats == 3 * 2 * _NUM_PARAMETERS
 
 
-def test_importance_changes_only_after_an_estimation():
-  algorithm = _build(estimation_interval=3)
-  start, seen = None, []
-  for round_num in range(1, 8):
-    server_state, states, _ = toys.run_rounds(
-      algorithm, _SOURCE, 1, start=start, first_round=round_num
-    )
-    start = (server_state, states)
-    seen.append(server_state.importance_weights)
-  for before, after in ((0, 1), (1, 2), (3, 4), (4, 5)):
-    np.testing.assert_array_equal(seen[before], seen[after])
-  assert (seen[0] != seen[3]).any()
-  importance = seen[-1]
-  unasked = importance[1]  # It has no examples.
-  np.testing.assert_array_equal(unasked, np.float32([1e-4] * 2))
-  assert (importance[_POPULATION.num_examples > 0].sum(axis=1) >= 1).all()
-
-
 def test_each_drawn_client_trains_once_and_serves_every_cluster_it_fills():
   call = _plan(_build(), 2, _TOGETHER)[0]
   assert call.client_indices.tolist() == [0, 3, 4]
@@ -276,26 +258,6 @@ def test_order_of_clients_changes_nothing():
     output = _train(algorithm, _SOURCE, server_state, states, indices, slots)
     centers.append(output.server_state.cluster_models['kernel'])
   np.testing.assert_allclose(centers[0], centers[1], rtol=1e-6)
-
-
-def test_adam_starts_fresh_in_every_round():
-  """One full-batch step a round: its length is the learning rate each time."""
-  solver = local_training.LocalTrainingConfig(
-    1, 32, optimizers.OptimizerConfig('adam', 0.02)
-  )
-  algorithm = _build(
-    selection='weighted_full', proximal_weight=0.0, local_training=solver
-  )
-  start = None
-  for round_num in range(1, 5):
-    before = (
-      start[1] if start else toys.initial_states(algorithm, _POPULATION)[1]
-    )
-    start = toys.run_rounds(
-      algorithm, _SOURCE, 1, start=start, first_round=round_num
-    )[:2]
-    steps = _kernels(start[1], [0, 2, 3]) - _kernels(before, [0, 2, 3])
-    np.testing.assert_allclose(np.abs(steps), 0.02, rtol=1e-3)
 
 
 def test_a_client_that_was_never_drawn_is_served_by_its_best_center():

@@ -12,12 +12,12 @@ from tff_algos.models.vision import convolutional
 from tff_algos.numerics import trees
 
 
-def _layout(**options):
-  defaults = {
-    **{'name': 'toy', 'kernel_size': 3, 'channels': (4, 8, 8)},
-    **{'convolutions_per_pooling': 2, 'hidden_sizes': (5,)},
-  }
-  return convolutional.Layout(**(defaults | options))
+def _layout(channels=(4, 8, 8), kernel_size=3, **options):
+  defaults = {'convolutions_per_pooling': 2, 'hidden_sizes': (5,)}
+  kernel_sizes = (kernel_size,) * len(channels)
+  return convolutional.Layout(
+    'toy', kernel_sizes, channels, **(defaults | options)
+  )
 
 
 def _build(layout, shape=(4, 6, 2), num_outputs=3, **options):

@@ -25,14 +25,6 @@ def _workers() -> list[psutil.Process]:
   ]
 
 
-def _is_running(process: psutil.Process) -> bool:
-  # `wait` would take the exit status away from the process's owner.
-  try:
-    return process.status() != psutil.STATUS_ZOMBIE
-  except psutil.NoSuchProcess:
-    return False
-
-
 def _run(runtime, algorithm, indices=(3, 0, 2)):
   call = running_sum.phase_call(indices, np.arange(len(indices)))
   return running_sum.run_call(
@@ -45,10 +37,8 @@ def _work_for_ever(message, client_input, client_state, data, seed):
   turns = tf.while_loop(
     lambda i: i >= 0.0, lambda i: tf.math.floormod(i + 1.0, 1e6), [message]
   )
-  return (
-    running_sum.algorithm()
-    .phases[running_sum.PHASE]
-    .client_work(turns[0], client_input, client_state, data, seed)
+  return running_sum.client_work(
+    turns[0], client_input, client_state, data, seed
   )
 
 
@@ -100,7 +90,7 @@ def test_worker_that_died_before_is_noticed():
     _run(runtime, algorithm)
     (worker,) = _workers()
     worker.kill()
-    patience.until(lambda: not _is_running(worker))
+    patience.until(lambda: patience.is_gone(worker.pid))
     with pytest.raises(errors.LostProcessError, match='SIGKILL'):
       _run(runtime, algorithm)
 
@@ -109,10 +99,8 @@ def test_graph_that_fails_names_round_and_phase():
   def work(message, client_input, client_state, data, seed):
     with tf.control_dependencies([tf.debugging.assert_less(client_input, 1.0)]):
       message = tf.identity(message)
-    return (
-      running_sum.algorithm()
-      .phases[running_sum.PHASE]
-      .client_work(message, client_input, client_state, data, seed)
+    return running_sum.client_work(
+      message, client_input, client_state, data, seed
     )
 
   algorithm = running_sum.algorithm(client_work=work)

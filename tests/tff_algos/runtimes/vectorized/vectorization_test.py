@@ -18,20 +18,6 @@ def _rows() -> np.ndarray:
   return np.random.default_rng(0).normal(size=[5, 7]).astype(np.float32)
 
 
-def _map(function, stacked):
-  """Traces `map_stacked` and runs it."""
-  return tf.function(
-    lambda: vectorization.map_stacked(function, stacked), autograph=False
-  )()
-
-
-def test_map_stacked_equals_a_loop():
-  rows = _rows()
-  total, last = _map(lambda row: (tf.reduce_sum(row), row[-1]), rows)
-  np.testing.assert_allclose(total, rows.sum(axis=1), rtol=1e-6)
-  np.testing.assert_array_equal(last, rows[:, -1])
-
-
 @pytest.mark.parametrize('num_rows', [1, 5])
 def test_rows_are_broadcast_with_what_is_common(num_rows):
   """Of one row, too, whose axis TensorFlow's own squeeze takes away."""
@@ -102,6 +88,11 @@ def _of_unknown_size(matrix):
     'of a common matrix': lambda x, y: tf.matmul(
       _STACKS[0][0], x, transpose_a=True
     ),
+    'largest entries': lambda x, y: tuple(tf.math.top_k(x, 3)),
+    'stable order with ties': lambda x, y: tf.argsort(
+      tf.cast(x, tf.int32), stable=True
+    ),
+    'half the squared norm': lambda x, y: tf.nn.l2_loss(x),
     'called': tf.function(
       lambda x, y: tf.identity(tf.cast(y, tf.float32)[:, tf.newaxis] * x)
     ),
@@ -156,40 +147,6 @@ def test_a_loop_that_trains_is_traced_once(monkeypatch):
   )()
   np.testing.assert_allclose(found, -1.5 * rows, rtol=1e-6)
   assert len(loops) == 1
-
-
-@pytest.mark.parametrize('k', [1, 3, 7])
-def test_top_k_is_converted(k):
-  """Without the converter, TensorFlow raises here."""
-  rows = _rows()
-  values, indices = tf.vectorized_map(
-    lambda row: tuple(tf.math.top_k(row, k)),
-    rows,
-    fallback_to_while_loop=False,
-  )
-  expected = np.argsort(-rows, axis=1)[:, :k]
-  np.testing.assert_array_equal(indices, expected)
-  np.testing.assert_array_equal(
-    values, np.take_along_axis(rows, expected, axis=1)
-  )
-
-
-def test_stable_argsort_of_matrices_is_converted():
-  rows = np.array([[[2, 1, 2], [0, 0, 0]], [[3, 1, 2], [1, 1, 0]]], np.int32)
-  order = tf.vectorized_map(
-    lambda matrix: tf.argsort(matrix, stable=True),
-    rows,
-    fallback_to_while_loop=False,
-  )
-  np.testing.assert_array_equal(order, np.argsort(rows, axis=-1, kind='stable'))
-
-
-def test_l2_loss_is_converted():
-  stack = np.random.default_rng(1).normal(size=[3, 2, 4]).astype(np.float32)
-  halves = _map(tf.nn.l2_loss, tf.constant(stack))
-  np.testing.assert_allclose(
-    halves, np.square(stack).sum(axis=(1, 2)) / 2, rtol=1e-6
-  )
 
 
 def _common(row):
