@@ -13,29 +13,60 @@ from absl import flags, logging
 from binaries import command
 from tff_algos.core import errors
 
-_EXPORT_DIR = flags.DEFINE_string(
-  'export_dir', None, 'Folder of the models, <model>/<version>/.', required=True
-)
-_LABELS = flags.DEFINE_list(
-  'labels', None, 'Labels as label=version, such as stable=3.', required=True
-)
-_CANARY_SHARE = flags.DEFINE_float(
-  'canary_share',
-  None,
-  'Share of the clients, from 0 to 1, that the version labelled canary '
-  'answers; stable answers the others.',
-)
-_MODELS = flags.DEFINE_list(
-  'models', ['cluster_models', 'personalized_models'], 'Models to label.'
-)
+
+def _main() -> None:
+  export_dir = flags.DEFINE_string(
+    'export_dir',
+    None,
+    'Folder of the models, <model>/<version>/.',
+    required=True,
+  )
+  entries = flags.DEFINE_list(
+    'labels',
+    None,
+    'Labels as label=version, such as stable=3.',
+    required=True,
+  )
+  canary_share = flags.DEFINE_float(
+    'canary_share',
+    None,
+    'Share of the clients, from 0 to 1, that the version labelled canary '
+    'answers; stable answers the others.',
+  )
+  models = flags.DEFINE_list(
+    'models', ['cluster_models', 'personalized_models'], 'Models to label.'
+  )
+
+  def main() -> None:
+    from tff_algos.export import labels
+
+    versions = _parse(entries.value)
+    if not all(models.value or ['']):
+      raise errors.UserError(
+        f'--models is {",".join(models.value)!r}; name each model to label, '
+        'such as cluster_models'
+      )
+    labels.assign(
+      export_dir.value,
+      models.value,
+      labels.Labels(versions, canary_share.value),
+    )
+    named = ', '.join(f'{name} {version}' for name, version in versions.items())
+    logging.info(
+      'Labels of %s: %s.', ' and '.join(models.value), named or 'none'
+    )
+
+  command.run(main)
 
 
-def label() -> None:
-  """Writes the labels of the flags."""
-  from tff_algos.export import labels
+def _parse(entries: list[str]) -> dict[str, int]:
+  """Returns label -> version.
 
+  Raises:
+    UserError: If an entry is not `label=version`, or a label is given twice.
+  """
   versions = {}
-  for entry in _LABELS.value:
+  for entry in entries:
     name, separator, version = entry.partition('=')
     if not separator or not version.isdecimal():
       raise errors.UserError(
@@ -44,21 +75,8 @@ def label() -> None:
     if name in versions:
       raise errors.UserError(f'--labels names {name!r} twice; give it once')
     versions[name] = int(version)
-  if not all(_MODELS.value or ['']):
-    raise errors.UserError(
-      f'--models is {",".join(_MODELS.value)!r}; name each model to label, '
-      'such as cluster_models'
-    )
-  labels.assign(
-    _EXPORT_DIR.value,
-    _MODELS.value,
-    labels.Labels(versions, _CANARY_SHARE.value),
-  )
-  named = ', '.join(f'{name} {version}' for name, version in versions.items())
-  logging.info(
-    'Labels of %s: %s.', ' and '.join(_MODELS.value), named or 'none'
-  )
+  return versions
 
 
 if __name__ == '__main__':
-  command.run(label)
+  _main()

@@ -11,21 +11,23 @@ from absl import flags
 
 from binaries import command
 
-_EXPORT_DIR = flags.DEFINE_string(
-  'export_dir', None, 'Export path.', required=True
-)
-_VERSION = flags.DEFINE_integer(
-  'version', None, 'Version; default: the current one.'
-)
 
+def _main() -> None:
+  export_dir = flags.DEFINE_string(
+    'export_dir', None, 'Export path.', required=True
+  )
+  version = flags.DEFINE_integer(
+    'version', None, 'Version; default: the current one.'
+  )
 
-def show() -> None:
-  """Prints the lineage of the version of the flags."""
-  from tff_algos.experiments.production import lineage
+  def main() -> None:
+    from tff_algos.experiments.production import lineage
 
-  steps = lineage.chain(_EXPORT_DIR.value, _VERSION.value)
-  print(lineage.chain_text(steps), flush=True)
+    steps = lineage.chain(export_dir.value, version.value)
+    print(lineage.chain_text(steps), flush=True)
+
+  command.run(main)
 
 
 if __name__ == '__main__':
-  command.run(show)
+  _main()

@@ -16,65 +16,66 @@ from binaries import command
 from pipelines.scoring import model_choice
 from tff_algos.core import errors
 
-_WORKDIR = flags.DEFINE_string(
-  'workdir', None, 'Folder of a run: default parent of the next three.'
-)
-_DATASET = flags.DEFINE_string(
-  'dataset',
-  None,
-  'Folder of the dataset, or its address; default: <workdir>/dataset.',
-)
-_MODEL_BASE_PATH = flags.DEFINE_string(
-  'model_base_path',
-  None,
-  'Folder of the exported models, <model>/<version>/; default: '
-  '<workdir>/export.',
-)
-_OUTPUT_DIR = flags.DEFINE_string(
-  'output_dir', None, 'Output folder; default: <workdir>/predictions.'
-)
-_CONFIG = command.define_options(
-  model_choice.ScoringConfig,
-  ('split', 'group', 'personalized', 'otherwise', 'pick_split'),
-)
-_ASSIGNMENTS = flags.DEFINE_string(
-  'assignments',
-  None,
-  'CSV table with columns client_id and cluster_id, such as '
-  '<workdir>/evaluation/clients.csv: cluster assignments of clients without a '
-  'personalized model.',
-)
-_BEAM_OPTIONS = command.define_beam_options_flag()
 
-
-def score() -> None:
-  """Scores the dataset selected by the flags."""
-  from pipelines.engines import runner
-  from pipelines.scoring import batch_inference
-
-  assignments = {}
-  if _ASSIGNMENTS.value:
-    assignments = model_choice.read_assignments(
-      pathlib.Path(_ASSIGNMENTS.value)
-    )
-  result = batch_inference.score(
-    _DATASET.value or _folder(_DATASET, 'dataset'),
-    _folder(_MODEL_BASE_PATH, 'export'),
-    _folder(_OUTPUT_DIR, 'predictions'),
-    _CONFIG(),
-    assignments=assignments,
-    pipeline_options=runner.split_flags(_BEAM_OPTIONS.value),
+def _main() -> None:
+  workdir = flags.DEFINE_string(
+    'workdir', None, 'Folder of a run: default parent of the next three.'
   )
-  logging.info('%s', batch_inference.summarize(result))
+  dataset = flags.DEFINE_string(
+    'dataset',
+    None,
+    'Folder of the dataset, or its address; default: <workdir>/dataset.',
+  )
+  model_base_path = flags.DEFINE_string(
+    'model_base_path',
+    None,
+    'Folder of the exported models, <model>/<version>/; default: '
+    '<workdir>/export.',
+  )
+  output_dir = flags.DEFINE_string(
+    'output_dir', None, 'Output folder; default: <workdir>/predictions.'
+  )
+  config = command.define_options(
+    model_choice.ScoringConfig,
+    ('split', 'group', 'personalized', 'otherwise', 'pick_split'),
+  )
+  assignments_path = flags.DEFINE_string(
+    'assignments',
+    None,
+    'CSV table with columns client_id and cluster_id, such as '
+    '<workdir>/evaluation/clients.csv: cluster assignments of clients without '
+    'a personalized model.',
+  )
+  beam_options = command.define_beam_options_flag()
 
+  def folder(flag: flags.FlagHolder, name: str) -> pathlib.Path:
+    if flag.value:
+      return pathlib.Path(flag.value)
+    if not workdir.value:
+      raise errors.ConfigError(f'give --workdir or --{flag.name}')
+    return pathlib.Path(workdir.value, name)
 
-def _folder(flag: flags.FlagHolder, name: str) -> pathlib.Path:
-  if flag.value:
-    return pathlib.Path(flag.value)
-  if not _WORKDIR.value:
-    raise errors.ConfigError(f'give --workdir or --{flag.name}')
-  return pathlib.Path(_WORKDIR.value, name)
+  def main() -> None:
+    from pipelines.engines import runner
+    from pipelines.scoring import batch_inference
+
+    assignments = {}
+    if assignments_path.value:
+      assignments = model_choice.read_assignments(
+        pathlib.Path(assignments_path.value)
+      )
+    result = batch_inference.score(
+      dataset.value or folder(dataset, 'dataset'),
+      folder(model_base_path, 'export'),
+      folder(output_dir, 'predictions'),
+      config(),
+      assignments=assignments,
+      pipeline_options=runner.split_flags(beam_options.value),
+    )
+    logging.info('%s', batch_inference.summarize(result))
+
+  command.run(main)
 
 
 if __name__ == '__main__':
-  command.run(score)
+  _main()

@@ -26,80 +26,82 @@ from tff_algos.stores import objects
 # The longest wait, in seconds: sockets overflow from some years on.
 _DAY = 86_400.0
 
-_WORKDIR = flags.DEFINE_string(
-  'workdir',
-  None,
-  'Folder of a run; its models in <workdir>/export are served. '
-  'May be an address of an object store, as the next flag (docs/scale.md).',
-)
-_MODEL_BASE_PATH = flags.DEFINE_string(
-  'model_base_path',
-  None,
-  'Instead of --workdir: a folder of models, <model>/<version>/.',
-)
-_CONFIG = command.define_options(
-  server_config.ServerConfig,
-  server_config.ServerConfig._fields,
-  rest_api_port=(0, 65535),
-  port=(0, 65535),
-  max_request_bytes=(1, 2**31 - 1),
-  max_rows=(1, None),
-  max_waiting=(1, None),
-  max_connections=(1, 2**31 - 1),
-  receive_seconds=(0.1, _DAY),
-  answer_seconds=(0.1, _DAY),
-)
-_PRINT_TF_SERVING_CONFIG = flags.DEFINE_bool(
-  'print_tf_serving_config',
-  False,
-  "Instead of serving: prints the docker command of TensorFlow Serving's "
-  'image for these models, in a local folder, and writes the files that they '
-  'name to tf_serving/ beside it.',
-)
-_PORT_FILE = flags.DEFINE_string(
-  'port_file',
-  None,
-  'JSON file to write the ports to once the server is ready; removed when the '
-  'server ends.',
-)
 
+def _main() -> None:
+  workdir = flags.DEFINE_string(
+    'workdir',
+    None,
+    'Folder of a run; its models in <workdir>/export are served. '
+    'May be an address of an object store, as the next flag (docs/scale.md).',
+  )
+  model_base_path = flags.DEFINE_string(
+    'model_base_path',
+    None,
+    'Instead of --workdir: a folder of models, <model>/<version>/.',
+  )
+  config = command.define_options(
+    server_config.ServerConfig,
+    server_config.ServerConfig._fields,
+    rest_api_port=(0, 65535),
+    port=(0, 65535),
+    max_request_bytes=(1, 2**31 - 1),
+    max_rows=(1, None),
+    max_waiting=(1, None),
+    max_connections=(1, 2**31 - 1),
+    receive_seconds=(0.1, _DAY),
+    answer_seconds=(0.1, _DAY),
+  )
+  prints_tf_serving_config = flags.DEFINE_bool(
+    'print_tf_serving_config',
+    False,
+    "Instead of serving: prints the docker command of TensorFlow Serving's "
+    'image for these models, in a local folder, and writes the files that they '
+    'name to tf_serving/ beside it.',
+  )
+  port_file = flags.DEFINE_string(
+    'port_file',
+    None,
+    'JSON file to write the ports to once the server is ready; removed when '
+    'the server ends.',
+  )
 
-def serve() -> None:
-  """Serves models until SIGTERM or SIGINT."""
-  if (_WORKDIR.value is None) == (_MODEL_BASE_PATH.value is None):
-    raise errors.UserError('give either --workdir or --model_base_path')
-  place, part = _MODEL_BASE_PATH.value, ''
-  if place is None:
-    place, part = _WORKDIR.value, 'export'
-  if objects.is_address(place):
-    if _PRINT_TF_SERVING_CONFIG.value:
-      raise errors.ConfigError(
-        f'{place}: --print_tf_serving_config takes a local folder: a copy of a '
-        'published one would not follow new versions. Export to a folder that '
-        'TensorFlow Serving sees, or serve the address without this flag'
-      )
-    address, folder = mirror_lib.publication(place)
-    mirror = mirror_lib.Mirror(address, f'{folder}/{part}'.strip('/'))
-    with mirror.following():
-      _serve_folder(str(mirror.folder))
-  else:
-    _serve_folder(os.path.join(place, part))
+  def main() -> None:
+    if (workdir.value is None) == (model_base_path.value is None):
+      raise errors.UserError('give either --workdir or --model_base_path')
+    place, part = model_base_path.value, ''
+    if place is None:
+      place, part = workdir.value, 'export'
+    if objects.is_address(place):
+      if prints_tf_serving_config.value:
+        raise errors.ConfigError(
+          f'{place}: --print_tf_serving_config takes a local folder: a copy of '
+          'a published one would not follow new versions. Export to a folder '
+          'that TensorFlow Serving sees, or serve the address without this flag'
+        )
+      address, folder = mirror_lib.publication(place)
+      mirror = mirror_lib.Mirror(address, f'{folder}/{part}'.strip('/'))
+      with mirror.following():
+        serve_folder(str(mirror.folder))
+    else:
+      serve_folder(os.path.join(place, part))
 
+  def serve_folder(folder: str) -> None:
+    if prints_tf_serving_config.value:
+      from tff_algos.serving import tf_serving_config
 
-def _serve_folder(folder: str) -> None:
-  config = _CONFIG()
-  if _PRINT_TF_SERVING_CONFIG.value:
-    from tff_algos.serving import tf_serving_config
+      out = pathlib.Path(folder).absolute().parent / 'tf_serving'
+      print(tf_serving_config.write(folder, out, config()))
+      return
+    # gRPC would log each failed handshake.
+    os.environ.setdefault('GRPC_VERBOSITY', 'ERROR')
+    from tff_algos.serving import models, server
 
-    out = pathlib.Path(folder).absolute().parent / 'tf_serving'
-    print(tf_serving_config.write(folder, out, config))
-    return
-  # gRPC would log each failed handshake.
-  os.environ.setdefault('GRPC_VERBOSITY', 'ERROR')
-  from tff_algos.serving import models, server
+    server.serve_until_signal(
+      models.ModelStore(folder), config(), port_file.value
+    )
 
-  server.serve_until_signal(models.ModelStore(folder), config, _PORT_FILE.value)
+  command.run(main, mirrors_folders=False)
 
 
 if __name__ == '__main__':
-  command.run(serve, mirrors_folders=False)
+  _main()

@@ -42,10 +42,11 @@ def _main() -> None:
     from tff_algos.experiments import experiment, training
     from tff_algos.runtimes.distributed import process_cluster
 
+    parsed = experiment.parse(config.value)  # Before the workdir changes.
     if dataset.value:
       experiment.refer_to_dataset(workdir.value, dataset.value)
     training.train(
-      experiment.parse(config.value),
+      parsed,
       workdir.value,
       process_cluster.from_environment(),
       parent=continue_from.value,

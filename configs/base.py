@@ -102,9 +102,11 @@ def _options(config_class: type, values: Any = None) -> Any:
   hints = typing.get_type_hints(config_class)
   section = ml_collections.ConfigDict()
   for field in dataclasses.fields(config_class):
-    hint, value = hints[field.name], _default(field)
+    hint, value = hints[field.name], config_lib.default_of(field)
     if values is not None:
       value = getattr(values, field.name)
+    if value is dataclasses.MISSING:
+      value = None
     if dataclasses.is_dataclass(hint):
       section[field.name] = _options(hint, value)
     elif not _is_named_elsewhere(hint):
@@ -117,14 +119,6 @@ def _unset(config_class):
   return ml_collections.ConfigDict(
     {name: _placeholder(hint) for name, hint in hints.items()}
   )
-
-
-def _default(field):
-  if field.default is not dataclasses.MISSING:
-    return field.default
-  if field.default_factory is not dataclasses.MISSING:
-    return field.default_factory()
-  return None
 
 
 def _is_named_elsewhere(hint):

@@ -2,21 +2,19 @@
 
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-_ROOT = pathlib.Path(__file__).parents[2]
+from tests.testing import patience, programs
 
 
 def _doctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
   return subprocess.run(
     [sys.executable, '-m', 'binaries.doctor', *arguments],
-    cwd=_ROOT,
+    cwd=programs.ROOT,
     env={**os.environ, **environment},
     capture_output=True,
     text=True,
@@ -59,24 +57,22 @@ def test_broken_tensorflow_is_reported_without_a_trace(tmp_path):
 
 @pytest.mark.parametrize('sent', [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_leaves_no_process(tmp_path, sent):
+  pid = tmp_path / 'pid'
   (tmp_path / 'tensorflow.py').write_text(
     'import os, pathlib, time\n'
-    f'pathlib.Path({str(tmp_path / "pid")!r}).write_text(str(os.getpid()))\n'
+    f'pathlib.Path({str(pid)!r}).write_text(str(os.getpid()))\n'
     'time.sleep(300)\n'
   )
   doctor = subprocess.Popen(
     [sys.executable, '-m', 'binaries.doctor'],
-    cwd=_ROOT,
+    cwd=programs.ROOT,
     env={**os.environ, 'PYTHONPATH': str(tmp_path)},
     stderr=subprocess.PIPE,
     text=True,
   )
-  # The checks before that of TensorFlow take a few seconds.
-  for _ in range(600):
-    if (tmp_path / 'pid').exists() and (tmp_path / 'pid').read_text():
-      break
-    time.sleep(0.1)
-  child = int((tmp_path / 'pid').read_text())
+  child = int(
+    patience.until(lambda: pid.exists() and pid.read_text(), alive=[doctor])
+  )
   doctor.send_signal(sent)
   _, said = doctor.communicate(timeout=60)
   assert doctor.returncode == 128 + sent

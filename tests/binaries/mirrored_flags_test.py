@@ -123,7 +123,9 @@ def _head(address):
 
 
 @pytest.mark.verify
-def test_training_reads_a_published_dataset_by_range(launcher, s3, tmp_path):
+def test_training_reads_a_published_dataset_by_range(
+  launcher, s3, tmp_path, monkeypatch
+):
   """The workdir is local: nothing but parts of the dataset is fetched."""
   address = f's3://{s3_server.BUCKET}/shared'
   machine = {**os.environ, cache_folder.VARIABLE: str(tmp_path / 'cache')}
@@ -144,18 +146,15 @@ def test_training_reads_a_published_dataset_by_range(launcher, s3, tmp_path):
     failed[0] += 1
     return {1: 'status', 3: 'torn', 4: 'lost'}.get(failed[0] % 9)
 
-  s3.fault = fault
+  monkeypatch.setattr(s3, 'fault', fault)
   s3.requests.clear()
-  try:
-    for folder, more in (
-      (local, ()),
-      (other, (f'--dataset={address}',)),
-    ):
-      run('train', folder, *_ROUNDS, *more)
-      run('evaluate', folder, *_ROUNDS)
-      run('export', folder, '--nogate', *_ROUNDS)
-  finally:
-    s3.fault = lambda method, path: None
+  for folder, more in (
+    (local, ()),
+    (other, (f'--dataset={address}',)),
+  ):
+    run('train', folder, *_ROUNDS, *more)
+    run('evaluate', folder, *_ROUNDS)
+    run('export', folder, '--nogate', *_ROUNDS)
   methods = {method for method, *_ in s3.requests}
   assert methods == {'GET', 'HEAD'} and failed[0] > 20
   names = {name for name in _files(local) if not name.startswith('dataset/')}
@@ -189,64 +188,59 @@ def test_build_train_die_elsewhere_go_on_export_and_serve(
     failed[0] += 1
     return {5: 'status', 6: 'torn', 11: 'lost'}.get(failed[0] % 17)
 
-  s3.fault = fault
-  try:
-    for name in ('preprocess', 'train', 'evaluate'):
-      more = _ROUNDS if name != 'preprocess' else ()
-      program = launcher.run(
-        f'binaries.{name}', _CONFIG, f'--workdir={local}', *more
-      )
-      assert program.returncode == 0, program.stderr
-    run('preprocess', machine=machines[0])
-    before = _head(address).snapshot
-    killed = launcher.start(
-      'binaries.train',
-      *(_CONFIG, f'--workdir={address}', *_ROUNDS),
-      **machines[0],
+  monkeypatch.setattr(s3, 'fault', fault)
+  for name in ('preprocess', 'train', 'evaluate'):
+    more = _ROUNDS if name != 'preprocess' else ()
+    program = launcher.run(
+      f'binaries.{name}', _CONFIG, f'--workdir={local}', *more
     )
-    patience.until(lambda: _head(address).snapshot != before, 240, [killed])
-    killed.send_signal(signal.SIGKILL)
-    assert killed.wait().returncode == -signal.SIGKILL, killed.stderr
-    refused = launcher.run(
-      'binaries.train',
-      *(_CONFIG, f'--workdir={address}', *_ROUNDS),
-      **machines[1],
-    )
-    assert refused.returncode == 75 and 'is in use by' in refused.stderr
-    patience.until(lambda: _head(address).until <= time.time(), 240)
-    run('train', *_ROUNDS, machine=machines[1])
-    run('evaluate', *_ROUNDS, machine=machines[2])
-    monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'd'))
-    copy = mirror_lib.Mirror(address)
-    assert copy.fetch()
-    names = _files(local)
-    assert names == _files(copy.folder)
-    assert len(names) > 20
-    _, different, missing = filecmp.cmpfiles(
-      local, copy.folder, names, shallow=False
-    )
-    assert (different, missing) == ([], [])
-    run('export', '--nogate', *_ROUNDS, machine=machines[0])
-    server = launcher.start(
-      'binaries.serve',
-      *(f'--workdir={address}', '--rest_api_port=0', '--port=0'),
-      f'--port_file={tmp_path / "ports"}',
-      **machines[2],
-    )
-    with contextlib.ExitStack() as stack:
-      stack.callback(
-        lambda: (server.send_signal(signal.SIGTERM), server.wait())
-      )
-      patience.until(lambda: (tmp_path / 'ports').exists(), 240, [server])
-      port = json.loads((tmp_path / 'ports').read_text())['rest_api_port']
-      url = f'http://127.0.0.1:{port}/v1/models/cluster_models'
-      run('export', '--nogate', *_ROUNDS, machine=machines[1])
+    assert program.returncode == 0, program.stderr
+  run('preprocess', machine=machines[0])
+  before = _head(address).snapshot
+  killed = launcher.start(
+    'binaries.train',
+    *(_CONFIG, f'--workdir={address}', *_ROUNDS),
+    **machines[0],
+  )
+  patience.until(lambda: _head(address).snapshot != before, 240, [killed])
+  killed.send_signal(signal.SIGKILL)
+  assert killed.wait().returncode == -signal.SIGKILL, killed.stderr
+  refused = launcher.run(
+    'binaries.train',
+    *(_CONFIG, f'--workdir={address}', *_ROUNDS),
+    **machines[1],
+  )
+  assert refused.returncode == 75 and 'is in use by' in refused.stderr
+  patience.until(lambda: _head(address).until <= time.time(), 240)
+  run('train', *_ROUNDS, machine=machines[1])
+  run('evaluate', *_ROUNDS, machine=machines[2])
+  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'd'))
+  copy = mirror_lib.Mirror(address)
+  assert copy.fetch()
+  names = _files(local)
+  assert names == _files(copy.folder)
+  assert len(names) > 20
+  _, different, missing = filecmp.cmpfiles(
+    local, copy.folder, names, shallow=False
+  )
+  assert (different, missing) == ([], [])
+  run('export', '--nogate', *_ROUNDS, machine=machines[0])
+  server = launcher.start(
+    'binaries.serve',
+    *(f'--workdir={address}', '--rest_api_port=0', '--port=0'),
+    f'--port_file={tmp_path / "ports"}',
+    **machines[2],
+  )
+  with contextlib.ExitStack() as stack:
+    stack.callback(lambda: (server.send_signal(signal.SIGTERM), server.wait()))
+    patience.until(lambda: (tmp_path / 'ports').exists(), 240, [server])
+    port = json.loads((tmp_path / 'ports').read_text())['rest_api_port']
+    url = f'http://127.0.0.1:{port}/v1/models/cluster_models'
+    run('export', '--nogate', *_ROUNDS, machine=machines[1])
 
-      def versions():
-        states = json.load(urllib.request.urlopen(url))['model_version_status']
-        return {one['version'] for one in states}
+    def versions():
+      states = json.load(urllib.request.urlopen(url))['model_version_status']
+      return {one['version'] for one in states}
 
-      patience.until(lambda: '2' in versions(), 240, [server])
-  finally:
-    s3.fault = lambda method, path: None
+    patience.until(lambda: '2' in versions(), 240, [server])
   assert failed[0] > 100

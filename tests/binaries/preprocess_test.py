@@ -117,18 +117,19 @@ def test_a_card_that_cannot_be_written_fails_no_build(
   assert 'No card: ' in program.stderr
 
 
-def test_a_version_that_is_not_published_is_not_told(launcher, s3, tmp_path):
-  s3.fault = lambda method, path: (
-    'forbidden' if method == 'PUT' and '/objects/' in path else None
+def test_a_version_that_is_not_published_is_not_told(
+  launcher, s3, tmp_path, monkeypatch
+):
+  def fault(method, path):
+    is_refused = method == 'PUT' and '/objects/' in path
+    return 'forbidden' if is_refused else None
+
+  monkeypatch.setattr(s3, 'fault', fault)
+  program = launcher.run(
+    'binaries.preprocess',
+    *(_DIGITS, f'--workdir=s3://{s3_server.BUCKET}/refused', '--nocard'),
+    **{**os.environ, cache_folder.VARIABLE: str(tmp_path)},
   )
-  try:
-    program = launcher.run(
-      'binaries.preprocess',
-      *(_DIGITS, f'--workdir=s3://{s3_server.BUCKET}/refused', '--nocard'),
-      **{**os.environ, cache_folder.VARIABLE: str(tmp_path)},
-    )
-  finally:
-    s3.fault = lambda method, path: None
   assert program.returncode == 75, program.stderr
   assert json.loads(program.stdout)['status'] == 'failed'
 

@@ -269,3 +269,14 @@ def test_a_run_continues_another(launcher, trained_regressions, tmp_path):
   assert program.returncode == 1
   assert (child / 'metrics.csv').read_bytes() == before
   _assert_nothing_is_left(program, child)
+
+
+def test_a_config_that_is_refused_changes_no_workdir(launcher, tmp_path):
+  program = launcher.run(
+    'binaries.train',
+    *(_SYNTHETIC, f'--workdir={tmp_path}', '--dataset=s3://bucket/digits'),
+    '--config.training.num_rounds=0',
+  )
+  assert program.returncode == 1
+  assert 'num_rounds must be' in program.stderr
+  assert not list(tmp_path.iterdir())

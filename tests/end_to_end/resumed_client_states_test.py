@@ -49,20 +49,6 @@ class _Killed(Exception):
   """Ends a process."""
 
 
-class _KilledRuntime:
-  """Dies in its n-th phase call."""
-
-  def __init__(self, runtime, call_number):
-    self._runtime = runtime
-    self._calls_left = call_number
-
-  def run(self, *arguments):
-    self._calls_left -= 1
-    if not self._calls_left:
-      raise _Killed
-    return self._runtime.run(*arguments)
-
-
 class _Run:
   """Trains one algorithm, in one folder after another."""
 
@@ -82,7 +68,7 @@ class _Run:
     )
     runtime = self.runtime
     if killed_at is not None:
-      runtime = _KilledRuntime(runtime, killed_at)
+      runtime = recorder_lib.FailingRuntime(runtime, killed_at, _Killed())
     result = loop.train(
       self.algorithm,
       runtime,

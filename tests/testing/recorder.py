@@ -1,4 +1,4 @@
-"""Stand-ins that a training tells what it does: an observer, an evaluator."""
+"""Stand-ins for parts of a training: an observer, an evaluator, a runtime."""
 
 import numpy as np
 
@@ -52,6 +52,21 @@ class InterruptedRecorder(Recorder):
       self._interrupt()
     if not self._is_after:
       super().record(round_num, metrics, memberships)
+
+
+class FailingRuntime:
+  """Raises in its n-th phase call, evaluations included."""
+
+  def __init__(self, runtime, call_number, error):
+    self._runtime = runtime
+    self._calls_left = call_number
+    self._error = error
+
+  def run(self, *arguments):
+    self._calls_left -= 1
+    if not self._calls_left:
+      raise self._error
+    return self._runtime.run(*arguments)
 
 
 class NoEvaluation:

@@ -96,6 +96,13 @@ def from_dict(
     raise errors.ConfigError(f'{path}: {error}') from cause
 
 
+def default_of(field: dataclasses.Field[Any]) -> Any:
+  """Returns the default of a dataclass's field; `MISSING` if there is none."""
+  if field.default_factory is not dataclasses.MISSING:
+    return field.default_factory()
+  return field.default
+
+
 def check_type(hint: Any, path: str) -> None:
   """Raises ConfigError unless `from_dict` reads values of a type hint.
 

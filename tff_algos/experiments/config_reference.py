@@ -126,7 +126,9 @@ def options(
   meanings = config_lib.attribute_docs(config_class)
   for field in dataclasses.fields(config_class):
     hint, name = hints[field.name], f'{key}.{field.name}'
-    default = _default(field) if values is None else getattr(values, field.name)
+    default = config_lib.default_of(field)
+    if values is not None:
+      default = getattr(values, field.name)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
       given = None if default is dataclasses.MISSING else default
       yield from options(hint, name, given)
@@ -209,12 +211,6 @@ def _section(key: str, config_class: type, module: str = '') -> Section:
 
 def _first_line(docstring: str | None) -> str:
   return (docstring or '').partition('\n')[0]
-
-
-def _default(field: dataclasses.Field[Any]) -> Any:
-  if field.default_factory is not dataclasses.MISSING:
-    return field.default_factory()
-  return field.default
 
 
 def _spell_type(hint: Any) -> str:

@@ -81,7 +81,11 @@ def read_history(export_dir: str | os.PathLike[str]) -> list[Release]:
     return []
   try:
     lines = path.read_text().splitlines()
-    return [Release(**json.loads(line)) for line in lines]
+    history = [Release(**json.loads(line)) for line in lines]
+    lost = {one.origin for one in history} - {one.version for one in history}
+    if lost:
+      raise ValueError(f'it lacks the versions {sorted(lost)} of rollbacks')
+    return history
   except (ValueError, TypeError) as error:
     raise errors.ExportError(
       f'{path} is damaged: {error}. Restore it from a backup; without it '

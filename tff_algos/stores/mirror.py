@@ -66,6 +66,17 @@ def publication(address: str) -> tuple[str, str]:
   return own.address, ''
 
 
+def place_of(address: str, kind: str) -> pathlib.Path:
+  """Returns the parent of a local copy; may not exist.
+
+  Args:
+    address: Address of the folder.
+    kind: What is copied of it, as one address may have several copies.
+  """
+  key = hashlib.sha256(f'{address} {kind}'.encode()).hexdigest()[:16]
+  return cache_folder.path() / 'stores' / key
+
+
 class Mirror:
   """Local copy of a published folder.
 
@@ -86,8 +97,7 @@ class Mirror:
     # The last snapshot that was fetched, and its content here.
     self._fetched: tuple[str, snapshots.Snapshot] | None = None
     self.address = self._objects.address
-    key = hashlib.sha256(f'{self.address} {part}'.encode()).hexdigest()[:16]
-    self._place = cache_folder.path() / 'stores' / key
+    self._place = place_of(self.address, part)
     self.folder = self._place / (part or self.address).rpartition('/')[2]
     durable.make_folder(self._place)
 

@@ -15,6 +15,7 @@ from collections.abc import Generator
 from typing import NamedTuple
 
 from tff_algos.core import cache_folder, durable, errors, folder_lock
+from tff_algos.stores import mirror
 from tff_algos.stores import objects as objects_lib
 
 # A worker waits as long for others that hold a copy without some of its files.
@@ -56,9 +57,7 @@ def held(address: str, *, is_deep: bool = True) -> Generator[Copy]:
       has changed since.
   """
   objects = objects_lib.Objects(address)
-  kind = 'plain' if is_deep else 'flat'
-  key = hashlib.sha256(f'{objects.address} {kind}'.encode()).hexdigest()[:16]
-  place = cache_folder.path() / 'stores' / key
+  place = mirror.place_of(objects.address, 'plain' if is_deep else 'flat')
   folder = place / objects.address.rpartition('/')[2]
   with _copied(objects, folder, is_deep=is_deep) as state:
     yield Copy(address, folder, state, is_deep)

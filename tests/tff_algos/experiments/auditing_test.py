@@ -5,7 +5,7 @@ from unittest import mock
 import pytest
 
 from configs.fed_soft import digits
-from tests.testing import audited
+from tests.testing import audited, raw_data
 from tff_algos.algorithms.cmfl.audit import audit_log, verification
 from tff_algos.core import errors
 from tff_algos.experiments import auditing, datasets, experiment, training
@@ -24,10 +24,6 @@ def _train(values, dataset, folder, parent=''):
   if not (folder / 'dataset').exists():
     (folder / 'dataset').symlink_to(dataset)
   training.train(experiment.parse(values), folder, parent=parent)
-
-
-def _files(folder):
-  return {path.name: path.read_bytes() for path in (folder / 'audit').iterdir()}
 
 
 @pytest.mark.verify
@@ -53,9 +49,10 @@ def test_a_training_that_is_stopped_logs_every_round_once(
   assert [one['round'] for one, _ in audit_log.read(stopped)] == [1, 2, 3]
   monkeypatch.setattr(metrics_log.MetricsLog, 'record', record)
   _train(audited.make_config(), dataset, stopped)
-  assert _files(stopped)['log.jsonl'] == _files(whole)['log.jsonl']
+  logs = [raw_data.file_bytes(one / 'audit') for one in (whole, stopped)]
+  assert logs[0]['log.jsonl'] == logs[1]['log.jsonl']
   assert [one['round'] for one, _ in audit_log.read(whole)] == [1, 2, 3, 4]
-  assert (len(_files(whole)), len(_files(stopped))) == (1, 5)
+  assert [len(files) for files in logs] == [1, 5]
 
 
 def test_no_log_is_kept_unless_asked(tmp_path):

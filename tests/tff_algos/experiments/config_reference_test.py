@@ -11,14 +11,14 @@ from tff_algos.models import registry as models
 
 def _sections():
   return [
-    pytest.param(kind, section, id=f'{kind}-{name}')
+    pytest.param(section, id=f'{kind}-{name}')
     for kind, names in config_reference.sections().items()
     for name, section in names.items()
   ]
 
 
-@pytest.mark.parametrize(('kind', 'section'), _sections())
-def test_every_option_has_a_type_and_a_meaning(kind, section):
+@pytest.mark.parametrize('section', _sections())
+def test_every_option_has_a_type_and_a_meaning(section):
   assert section.summary
   for option in config_reference.options(section.config_class, section.key):
     assert option.meaning, f'{option.key}: no line in the docstring'

@@ -71,6 +71,7 @@ def test_runtime_is_optional():
     ('dataset__partition__law', '10-90', 'config.dataset.partition: law'),
     ('dataset__source__name', 'digit', 'digit'),
     ('seed', True, 'config.seed must be int'),
+    ('seed', -1, 'seed must be an integer >= 0'),
     (
       'lr_schedule__rates',
       ('local_training.learning_rate',),

@@ -25,10 +25,10 @@ def test_session_fits_together(opened, finished_run):
   assert opened.checkpoints.rounds()[-1] == 3
 
 
-@pytest.mark.parametrize('choice', ['last', 3])
-def test_restore_takes_the_latest_or_the_named_round(opened, choice):
+@pytest.mark.parametrize(('choice', 'chosen'), [('last', 3), (2, 2)])
+def test_restore_takes_the_latest_or_the_named_round(opened, choice, chosen):
   restored, server_state = opened.restore(choice)
-  assert restored == 3
+  assert restored == chosen
   assert server_state.importance_weights.shape == (24, 2)
   assert server_state.importance_weights.min() > 0
   assert opened.store.load(np.arange(24)).num_updates.max() > 0

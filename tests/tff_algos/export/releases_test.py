@@ -331,6 +331,21 @@ def test_damaged_history(target, candidates):
     _release(target, candidates[1])
 
 
+def test_a_history_without_the_origin_of_a_rollback_is_damaged(
+  target, candidates
+):
+  for candidate in candidates[:3]:
+    _release(target, candidate)
+  _rollback(target)
+  path = target / releases.HISTORY_FILE
+  first, _, *others = path.read_text().splitlines()
+  path.write_text('\n'.join([first, *others]) + '\n')
+  with pytest.raises(
+    errors.ExportError, match=r'damaged: it lacks the versions \[2\] of roll'
+  ):
+    releases.read_history(target)
+
+
 def test_path_that_is_a_file(tmp_path):
   path = tmp_path / 'file'
   path.write_text('')
@@ -386,7 +401,7 @@ def _check_whole(target, old, new):
 
 
 @pytest.mark.parametrize('change', ['release', 'rollback'])
-def test_power_loss_at_any_moment(target, candidates, change, tmp_path):
+def test_power_loss_at_any_moment(target, candidates, change):
   """Afterwards both models are of the old release, or both of the new one."""
   _release(target, candidates[0])
   _release(target, candidates[1])

@@ -246,15 +246,13 @@ def test_the_publication_of_a_folder_is_its_own_or_of_the_nearest_parent(
   assert mirror_lib.publication(inner) == (inner, '')
 
 
-def test_parents_that_may_not_be_read_are_no_publication(s3):
-  s3.fault = lambda method, path: (
-    'forbidden' if path == f'/{s3_server.BUCKET}/{pointer.NAME}' else None
+def test_parents_that_may_not_be_read_are_no_publication(s3, monkeypatch):
+  hidden = f'/{s3_server.BUCKET}/{pointer.NAME}'
+  monkeypatch.setattr(
+    s3, 'fault', lambda _, path: 'forbidden' if path == hidden else None
   )
   address = f's3://{s3_server.BUCKET}/own'
-  try:
-    assert mirror_lib.publication(address) == (address, '')
-  finally:
-    s3.fault = lambda method, path: None
+  assert mirror_lib.publication(address) == (address, '')
 
 
 def test_a_snapshot_that_is_replaced_while_it_is_fetched(

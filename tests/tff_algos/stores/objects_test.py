@@ -14,18 +14,19 @@ def objects(address):
 
 
 @pytest.fixture
-def fault(s3):
+def fault(s3, monkeypatch):
   """Sets which of the next requests fail, and how."""
 
   def choose(kind, methods, times):
     left = [kind] * times
     s3.requests.clear()
-    s3.fault = lambda method, path: (
-      left.pop() if left and method in methods else None
+    monkeypatch.setattr(
+      s3,
+      'fault',
+      lambda method, path: left.pop() if left and method in methods else None,
     )
 
-  yield choose
-  s3.fault = lambda method, path: None
+  return choose
 
 
 def test_addresses_are_told_from_paths():

@@ -125,21 +125,6 @@ def test_four_rounds_equal_two_and_a_restart_and_two(
   _assert_same(experiment, tmp_path, recorder, whole, **options)
 
 
-class _FailingRuntime:
-  """Raises in its n-th phase call, evaluations included."""
-
-  def __init__(self, runtime, call_number, error):
-    self._runtime = runtime
-    self._calls_left = call_number
-    self._error = error
-
-  def run(self, phase, server_state, cohort):
-    self._calls_left -= 1
-    if self._calls_left == 0:
-      raise self._error
-    return self._runtime.run(phase, server_state, cohort)
-
-
 @pytest.mark.slow
 def test_whatever_ends_a_phase_or_an_evaluation_nothing_is_lost(
   experiment, whole, tmp_path
@@ -149,7 +134,9 @@ def test_whatever_ends_a_phase_or_an_evaluation_nothing_is_lost(
   for call_number in range(1, 100, 9):
     is_ctrl_c = call_number % 2 == 1
     error = KeyboardInterrupt() if is_ctrl_c else errors.CheckpointError('no')
-    runtime = _FailingRuntime(experiment.runtime, call_number, error)
+    runtime = recorder_lib.FailingRuntime(
+      experiment.runtime, call_number, error
+    )
     folder, recorder = tmp_path / str(call_number), recorder_lib.Recorder()
     try:
       experiment.train(folder, recorder, runtime=runtime, **options)
@@ -180,7 +167,7 @@ def test_ctrl_c_and_sigterm_save_the_last_whole_round(
   experiment, tmp_path, error
 ):
   recorder = recorder_lib.Recorder()
-  runtime = _FailingRuntime(experiment.runtime, 25, error())
+  runtime = recorder_lib.FailingRuntime(experiment.runtime, 25, error())
   with pytest.raises(error):
     experiment.train(tmp_path, recorder, runtime=runtime)
   saved = checkpoint.CheckpointManager(tmp_path, {}).rounds()[-1]
@@ -229,7 +216,9 @@ def test_ctrl_c_waits_for_the_end_of_a_checkpoint(tmp_path, monkeypatch):
 def test_finished_run_is_not_run_again(experiment, tmp_path):
   recorder = recorder_lib.Recorder()
   outcome = experiment.train(tmp_path, recorder, 2)
-  idle = _FailingRuntime(experiment.runtime, 1, AssertionError('it ran'))
+  idle = recorder_lib.FailingRuntime(
+    experiment.runtime, 1, AssertionError('it ran')
+  )
   again = experiment.train(tmp_path, recorder, 2, runtime=idle)
   np.testing.assert_equal(again, outcome)
   assert list(recorder.rows) == [0, 1, 2]

@@ -10,7 +10,7 @@ from absl import logging
 
 from pipelines import options
 from tff_algos.core import config as config_lib
-from tff_algos.core import errors
+from tff_algos.core import durable, errors
 from tff_algos.experiments import datasets as datasets_lib
 from tff_algos.experiments import (
   evaluating,
@@ -193,7 +193,7 @@ def _placed_dataset(
   before = None
   if own.is_symlink() and checkpoint.reader(folder).rounds():
     before = own.readlink()
-  folder.mkdir(parents=True, exist_ok=True)
+  durable.make_folder(folder)
   _link(own, os.path.relpath(shared / 'dataset', folder))
   try:
     yield

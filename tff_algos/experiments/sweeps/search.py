@@ -20,7 +20,7 @@ from urllib import parse
 from absl import logging
 
 from tff_algos.core import config as config_lib
-from tff_algos.core import errors, extras, sealed_json, seeds
+from tff_algos.core import durable, errors, extras, sealed_json, seeds
 from tff_algos.core import model as model_lib
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.evaluation import summaries
@@ -121,7 +121,8 @@ def search(
   Raises:
     ConfigError: If the folder holds a search with other options, a run or
       another kind of sweep.
-    DataError: If it holds trials without their plan, or a damaged `search.db`.
+    DataError: If it is a file, or holds trials without their plan or a damaged
+      `search.db`.
     InfrastructureError: As `side_by_side.execute`.
     UserError: If Optuna is not installed, or the first dataset cannot be built.
   """
@@ -322,7 +323,7 @@ class _TrialQueue:
       ConfigError: If it is of other options.
     """
     optuna, path = self._optuna, self._workdir / _FILE
-    self._workdir.mkdir(parents=True, exist_ok=True)
+    durable.make_folder(self._workdir)
     study = optuna.create_study(
       storage=f'sqlite:///file:{parse.quote(str(path))}?uri=true',
       study_name=_NAME,

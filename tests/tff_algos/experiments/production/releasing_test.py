@@ -261,7 +261,7 @@ def test_two_export_paths_of_one_run(run, tmp_path, monkeypatch):
   assert content['releases'] == [*reversed(both)]
 
 
-def test_ungated_export_counts_on_the_same_path(run, tmp_path):
+def test_ungated_export_counts_on_the_same_path(run):
   releasing.release(*run)
   paths = exporting.export(
     run.config, run.folder, 1, export_dir=run.target, keep_versions=2

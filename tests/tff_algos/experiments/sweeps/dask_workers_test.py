@@ -75,7 +75,7 @@ def test_a_folder_that_the_worker_does_not_see_is_named(tmp_path, address):
       _text(engine.start(task))
 
 
-def test_a_failing_cluster_is_the_machines_fault(tmp_path):
+def test_a_failing_cluster_is_the_machines_fault():
   class Future:
     def done(self):
       return True

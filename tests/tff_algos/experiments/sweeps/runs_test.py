@@ -28,6 +28,12 @@ from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.training import checkpoint, continuation, selection
 
 _CONFIG = experiment.parse(synthetic.get_config('smoke'))
+_LONGER = dataclasses.replace(
+  _CONFIG, training=dataclasses.replace(_CONFIG.training, num_rounds=4)
+)
+_OTHER_DATA = dataclasses.replace(
+  _CONFIG, dataset=dataclasses.replace(_CONFIG.dataset, seed=5)
+)
 _BASE = synthetic.get_config('smoke').to_dict()
 
 
@@ -83,10 +89,6 @@ def test_a_run_is_finished_after_its_last_step(
 ):
   """Also one that has the page of fewer rounds."""
   _write(tmp_path / 'run')
-  longer = dataclasses.replace(
-    _CONFIG, training=dataclasses.replace(_CONFIG.training, num_rounds=4)
-  )
-
   index = tmp_path / 'run' / 'report' / 'index.html'
 
   def evaluate(config, folder, **kept):
@@ -105,10 +107,10 @@ def test_a_run_is_finished_after_its_last_step(
   with monkeypatch.context() as patched:
     patched.setattr(module, step, fail)
     with pytest.raises(errors.InfrastructureError, match='away'):
-      _make(longer, tmp_path / 'run', tmp_path / 'datasets')
-  assert not sweep_runs.is_finished(longer, tmp_path / 'run')
-  _make(longer, tmp_path / 'run', tmp_path / 'datasets')
-  assert sweep_runs.is_finished(longer, tmp_path / 'run')
+      _make(_LONGER, tmp_path / 'run', tmp_path / 'datasets')
+  assert not sweep_runs.is_finished(_LONGER, tmp_path / 'run')
+  _make(_LONGER, tmp_path / 'run', tmp_path / 'datasets')
+  assert sweep_runs.is_finished(_LONGER, tmp_path / 'run')
 
 
 def test_a_run_that_is_refused_keeps_its_page(tmp_path, monkeypatch):
@@ -139,11 +141,8 @@ def test_a_run_that_is_refused_keeps_its_dataset(
     raise errors.CheckpointError('another experiment')
 
   monkeypatch.setattr(training, 'train', refuse)
-  other = dataclasses.replace(
-    _CONFIG, dataset=dataclasses.replace(_CONFIG.dataset, seed=5)
-  )
   with pytest.raises(errors.CheckpointError, match='another experiment'):
-    _make(other, folder, tmp_path / 'datasets')
+    _make(_OTHER_DATA, folder, tmp_path / 'datasets')
   # Without a checkpoint it is the dataset of what it was about to train.
   assert ((folder / 'dataset').readlink() == own) == has_checkpoint
 
@@ -159,7 +158,7 @@ def test_another_runtime_makes_no_other_run(tmp_path):
   'change',
   [
     {'seed': 1},
-    {'training': dataclasses.replace(_CONFIG.training, num_rounds=4)},
+    {'training': _LONGER.training},
     {'algorithm': algorithms.parse_config({'name': 'fed_soft'})},
   ],
 )
@@ -173,11 +172,8 @@ def test_another_config_is_another_run(tmp_path, change):
 
 def test_longer_training_is_not_finished_by_its_config_alone(tmp_path):
   _write(tmp_path)
-  longer = dataclasses.replace(
-    _CONFIG, training=dataclasses.replace(_CONFIG.training, num_rounds=4)
-  )
-  resolved_config.write(longer, tmp_path, {})
-  assert not sweep_runs.is_finished(longer, tmp_path)
+  resolved_config.write(_LONGER, tmp_path, {})
+  assert not sweep_runs.is_finished(_LONGER, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -260,10 +256,7 @@ def test_a_damaged_parent_is_not_finished(tmp_path):
 
 def test_equal_datasets_are_one_and_moved_together(tmp_path, done):
   datasets = tmp_path / 'sweep' / 'datasets'
-  other = dataclasses.replace(
-    _CONFIG, dataset=dataclasses.replace(_CONFIG.dataset, seed=5)
-  )
-  for name, config in (('a', _CONFIG), ('x/b', _CONFIG), ('c', other)):
+  for name, config in (('a', _CONFIG), ('x/b', _CONFIG), ('c', _OTHER_DATA)):
     _make(config, tmp_path / 'sweep' / name, datasets)
   assert len(list(datasets.iterdir())) == 2
   moved = (tmp_path / 'sweep').rename(tmp_path / 'moved')
@@ -278,10 +271,7 @@ def test_equal_datasets_are_one_and_moved_together(tmp_path, done):
 def test_a_link_to_another_dataset_is_replaced(tmp_path, done):
   folder, datasets = tmp_path / 'run', tmp_path / 'datasets'
   _make(_CONFIG, folder, datasets)
-  other = dataclasses.replace(
-    _CONFIG, dataset=dataclasses.replace(_CONFIG.dataset, seed=5)
-  )
-  _make(other, folder, datasets)
+  _make(_OTHER_DATA, folder, datasets)
   assert (folder / 'dataset' / 'CURRENT').read_text() == '5'
   assert {path.name for path in folder.iterdir()} == {'dataset'}
 
@@ -335,6 +325,6 @@ def test_a_failing_machine_stops_the_sweep(tmp_path, made):
   assert told == ['', '184 wanted, 182 exist', '', '', '']
 
 
-def test_a_sweep_without_a_fault_is_none(tmp_path):
+def test_a_sweep_without_a_fault_is_none():
   plan = grid.expand({'smoke': _BASE}, [], 2).plan
   sweep_runs.check_all_ran(plan)

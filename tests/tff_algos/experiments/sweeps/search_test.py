@@ -282,7 +282,7 @@ def test_a_study_that_cannot_be_read_is_named(tmp_path, damage, error, words):
     search.search(_OPTIONS, tmp_path, _Engine())
 
 
-def test_a_full_disk_stops_the_search(tmp_path, monkeypatch):
+def test_a_full_disk_stops_the_search(tmp_path):
   """SQLite takes the limit of a file's size for a disk error."""
   search.search(_OPTIONS._replace(num_trials=1), tmp_path, _Engine())
   engine = _Engine()
@@ -465,6 +465,13 @@ def test_a_search_takes_no_folder_of_a_grid(tmp_path):
   with pytest.raises(errors.ConfigError, match='is the plan of a grid'):
     search.search(_OPTIONS, tmp_path, _Engine())
   assert [path.name for path in tmp_path.iterdir()] == [plan_lib.FILE]
+
+
+def test_a_search_takes_no_file(tmp_path):
+  place = tmp_path / 'file'
+  place.write_text('')
+  with pytest.raises(errors.DataError, match='is a file, where a folder'):
+    search.search(_OPTIONS, place, _Engine())
 
 
 def _changed(section, **values):

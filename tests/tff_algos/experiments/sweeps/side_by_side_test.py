@@ -134,7 +134,7 @@ def test_a_sweep_ends_though_all_workers_have_gone(
   assert told.count(text) == num_told
 
 
-def test_finished_runs_are_not_started(tmp_path, monkeypatch, caplog):
+def test_finished_runs_are_not_started(tmp_path, monkeypatch):
   monkeypatch.setattr(
     runs, 'is_finished', lambda config, folder: config.seed != 1
   )
