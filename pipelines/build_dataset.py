@@ -266,7 +266,10 @@ def _stage_version(
     pipeline_options,
   )
   surveys, letters = handover.read_surveys(staging, len(blocks))
-  counters = _count_raw(surveys, letters)
+  counters = {
+    'raw_examples': sum(len(one.key) for one in surveys) + len(letters),
+    'dead_letters': len(letters),
+  }
   dead_letters.write(staging, letters)
   cleaning.check_dead_letters(
     letters, counters['raw_examples'], config.max_dead_letter_fraction
@@ -466,16 +469,6 @@ def _check_shards(
       f'{written[1]} of {num_sources} of held-out examples. Run this again, '
       'and on another engine if it happens again.'
     )
-
-
-def _count_raw(
-  surveys: Sequence[planning.Survey], letters: Sequence[cleaning.DeadLetter]
-) -> dict[str, int]:
-  num_sound = sum(len(survey.key) for survey in surveys)
-  return {
-    'raw_examples': num_sound + len(letters),
-    'dead_letters': len(letters),
-  }
 
 
 def _count_roles(

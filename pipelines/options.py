@@ -293,6 +293,11 @@ class SplitsConfig:
       )
 
   @property
+  def ratios(self) -> tuple[float, float, float]:
+    """Returns the examples of each split per training example."""
+    return 1.0, self.validation_ratio, self.test_ratio
+
+  @property
   def is_by_client(self) -> bool:
     """Returns whether examples are split after they are dealt to clients."""
     return self.split_by in PER_CLIENT

@@ -45,7 +45,7 @@ class ClientTable:
       self._y.add(position, examples.y)
 
   def to_arrow(self) -> pyarrow.Table:
-    """Returns one row per client; `docs/data_format.md` lists the columns."""
+    """Returns one row per client; `docs/dataset_cards.md` lists the columns."""
     columns = {
       'client_id': pyarrow.array(
         [client.client_id for client in self._clients], pyarrow.string()

@@ -174,5 +174,5 @@ def _count(share: float, size: Array) -> Array:
 
 def _bounds(config: options.SplitsConfig) -> Array:
   """Returns the cumulative shares of training and validation examples."""
-  ratios = np.array([1.0, config.validation_ratio, config.test_ratio])
+  ratios = np.array(config.ratios)
   return np.cumsum(ratios / ratios.sum())[:-1]

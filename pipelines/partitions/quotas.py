@@ -19,11 +19,8 @@ def split_sizes(sizes: Array, config: options.SplitsConfig) -> Array:
       `[num_clients]`.
     config: The ratios; results are rounded to nearest, halves up.
   """
-  if config.is_by_client:
-    ratios = np.array([1.0, 0.0, 0.0])
-  else:
-    ratios = np.array([1.0, config.validation_ratio, config.test_ratio])
-  return np.floor(ratios[:, None] * sizes + 0.5).astype(np.int64)
+  ratios = (1.0, 0.0, 0.0) if config.is_by_client else config.ratios
+  return np.floor(np.outer(ratios, sizes) + 0.5).astype(np.int64)
 
 
 def count_quotas(
@@ -71,13 +68,12 @@ def largest_sizes(
   sizes = make_sizes(low)
   if config.is_by_client or not sizes.any():
     return sizes
-  ratios = (1.0, config.validation_ratio, config.test_ratio)
   counts = split_sizes(sizes, config).sum(axis=1)
   for s, split in enumerate(schema.SPLITS):
-    if ratios[s] and not counts[s]:
+    if config.ratios[s] and not counts[s]:
       raise errors.PartitionError(
-        f'splits.{split}_ratio is {ratios[s]}, but the largest sizes that '
-        f'{available[0].sum()} training and {available[s].sum()} {split} '
+        f'splits.{split}_ratio is {config.ratios[s]}, but the largest sizes '
+        f'that {available[0].sum()} training and {available[s].sum()} {split} '
         f'examples allow leave no {split} example to any of {len(sizes)} '
         'clients. Lower partition.num_clients, set the ratio to 0, or use more '
         'raw examples.'

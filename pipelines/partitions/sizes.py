@@ -82,8 +82,9 @@ def draw_sizes(
   if abs(power) < 1e-9:  # The limit of the formula below.
     draws = low * (bounds[1] / low) ** uniform
   else:
-    ends = bounds**power
-    draws = (ends[0] + uniform * (ends[1] - ends[0])) ** (1 / power)
+    # Relative to the least size, whose own power may be too small for a float.
+    end = (bounds[1] / low) ** power
+    draws = low * (1 + uniform * (end - 1)) ** (1 / power)
   return np.clip(np.floor(draws), low, high).astype(np.int64)
 
 

@@ -104,7 +104,7 @@ def score(
     num_clients = _check_choices(
       opened,
       config,
-      frozenset().union(*(bundle.client_ids() for bundle in found)),
+      bundles_lib.client_ids(found),
       assignments,
     )
     scorer = Scorer(
@@ -251,10 +251,8 @@ class ReadClients(beam.DoFn):
   def setup(self) -> None:
     """Reads which clients have a model; many, and so not sent to workers."""
     with failures.carried():
-      self._known = frozenset().union(
-        *(
-          bundle.client_ids(self._staging.read) for bundle in self._scorer.found
-        )
+      self._known = bundles_lib.client_ids(
+        self._scorer.found, self._staging.read
       )
 
   def process(

@@ -62,16 +62,19 @@ class Bundle(NamedTuple):
   manifest: Mapping[str, Any]
   sha256: str
 
-  def client_ids(
-    self, read: Callable[[pathlib.Path], bytes] = pathlib.Path.read_bytes
-  ) -> frozenset[str]:
-    """Returns the clients with a personalized model in the bundle."""
-    path = (
-      self.folder / manifest_lib.EXTRA_FOLDER / manifest_lib.CLIENT_IDS_FILE
-    )
-    if self.model != model_choice.PERSONALIZED:
-      return frozenset()
-    return frozenset(json.loads(read(path)))
+
+def client_ids(
+  found: Iterable[Bundle],
+  read: Callable[[pathlib.Path], bytes] = pathlib.Path.read_bytes,
+) -> frozenset[str]:
+  """Returns the clients with a personalized model in one of the bundles."""
+  name = pathlib.Path(manifest_lib.EXTRA_FOLDER, manifest_lib.CLIENT_IDS_FILE)
+  return frozenset(
+    client_id
+    for bundle in found
+    if bundle.model == model_choice.PERSONALIZED
+    for client_id in json.loads(read(bundle.folder / name))
+  )
 
 
 def find(

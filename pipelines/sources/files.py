@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import glob
 import gzip
 import lzma
 import pathlib
@@ -47,13 +48,15 @@ def find_optional(folder: str, name: str) -> pathlib.Path | None:
 def match(folder: str, pattern: str) -> list[pathlib.Path]:
   """Returns the file of a name, or else those that match a pattern, sorted.
 
+  A hidden file, such as macOS's `._data.csv`, needs a pattern with a dot first.
+
   Raises:
     DataError: If there is none, one is a folder, or one is there both plain and
       compressed.
   """
-  literal = pathlib.Path(folder, pattern)
-  is_name = literal.is_file()  # Which may have brackets.
-  paths = [literal] if is_name else sorted(pathlib.Path(folder).glob(pattern))
+  is_name = pathlib.Path(folder, pattern).is_file()  # Which may have brackets.
+  names = [pattern] if is_name else sorted(glob.glob(pattern, root_dir=folder))
+  paths = [pathlib.Path(folder, name) for name in names]
   if not paths:
     raise errors.DataError(
       f'no raw data: {folder!r} has no file {pattern!r}. Put it there, or mend '

@@ -1,7 +1,6 @@
 """Workers that see no folder of the program give the same bytes."""
 
 import contextlib
-import dataclasses
 import os
 import pathlib
 import signal
@@ -73,10 +72,7 @@ def test_builds_and_predictions(s3, num_workers, tmp_path, monkeypatch):
   place = objects_lib.Objects(f's3://{s3_server.BUCKET}/apart_{num_workers}')
   place.upload(hidden / 'table.csv', 'raw/table.csv')
   published.publish(workdir, f'{place.address}/run')
-  given = {**config.source.options, 'path': f'{place.address}/raw/table.csv'}
-  config = dataclasses.replace(
-    config, source=dataclasses.replace(config.source, options=given)
-  )
+  config = raw_data.with_options(config, path=f'{place.address}/raw/table.csv')
   killed = []
 
   def kill_a_writer(method, path):
@@ -94,20 +90,17 @@ def test_builds_and_predictions(s3, num_workers, tmp_path, monkeypatch):
       f'--dask_client_address={cluster.scheduler_address}',
       f'--temp_location={place.address}/tmp',
     ]
-    s3.fault = kill_a_writer
-    try:
-      armed = ['build']
-      build_dataset.build(config, hidden / 'there', flags)
-      patience.until(lambda: len(cluster.scheduler.workers) == num_workers)
-      armed = ['score']
-      scoring.score(
-        workdir,
-        hidden / 'scored_there',
-        dataset=f'{place.address}/run',
-        beam_options=flags,
-      )
-    finally:
-      s3.fault = lambda method, path: None
+    monkeypatch.setattr(s3, 'fault', kill_a_writer)
+    armed = ['build']
+    build_dataset.build(config, hidden / 'there', flags)
+    patience.until(lambda: len(cluster.scheduler.workers) == num_workers)
+    armed = ['score']
+    scoring.score(
+      workdir,
+      hidden / 'scored_there',
+      dataset=f'{place.address}/run',
+      beam_options=flags,
+    )
   for name in ('{}', 'scored_{}'):
     here, there = (
       raw_data.file_bytes(hidden / name.format(where))

@@ -1,11 +1,10 @@
-import dataclasses
 import json
 import shutil
 
 import numpy as np
 import pytest
 
-from pipelines import build_dataset, options
+from pipelines import build_dataset
 from pipelines.publishing import versions
 from pipelines.sources import digits
 from pipelines.steps import handover, write
@@ -97,14 +96,8 @@ def test_numbers_are_not_pixels(tmp_path):
   ],
 )
 def test_preview_of_raw_columns(tmp_path, feature, x_shape):
-  source = raw_data.csv_config(tmp_path).source
-  values = {**source.options, 'features': [feature], 'feature_columns': ()}
-  config = config_lib.from_dict(
-    options.DatasetConfig,
-    {
-      'source': {'name': 'csv', 'options': values},
-      'partition': {'law': 'iid', 'num_clients': 2},
-    },
+  config = raw_data.with_options(
+    raw_data.csv_config(tmp_path), features=(feature,), feature_columns=()
   )
   if x_shape:
     schema, _ = build_dataset.preview(config)
@@ -304,17 +297,12 @@ def test_dead_letters_are_kept_when_the_partition_is_refused(tmp_path):
 def test_values_out_of_range_are_dead_letters(tmp_path):
   raw_data.write_csv(tmp_path, 60, ('1e30,2,no,ann', '1,2,no,eve'))
   config = raw_data.csv_config(tmp_path, max_dead_letter_fraction=0.1)
-  options = {
-    **config.source.options,
-    'schema': (
+  checked = raw_data.with_options(
+    config,
+    schema=(
       {'name': 'a', 'type': 'integer', 'minimum': 0.0, 'maximum': 99.0},
       {'name': 'who', 'type': 'text', 'allowed': ('ann', *_PERSONS)},
     ),
-  }
-  checked = raw_data.csv_config(
-    tmp_path,
-    source={'name': 'csv', 'options': options},
-    max_dead_letter_fraction=0.1,
   )
   plain, result = (
     build_dataset.build(one, tmp_path / 'dataset') for one in (config, checked)
@@ -328,15 +316,13 @@ def test_overlapping_windows_do_not_leak_between_splits_by_time(tmp_path):
   """Windows of three rows: features of adjacent rows share two."""
   rows = [f'{i},{i + 2},{("no", "yes")[i % 2]},p_{i % 2}' for i in range(40)]
   (tmp_path / 'table.csv').write_text('\n'.join(['a,b,y,who', *rows]))
-  config = raw_data.csv_config(tmp_path)
-  options = {**config.source.options, 'time_column': 'a'}
   splits = {'test_ratio': 0.5, 'held_out_fraction': 0.25, 'split_by': 'time'}
   config = raw_data.csv_config(
     tmp_path,
-    source={'name': 'csv', 'options': options},
     partition={'law': 'natural'},
     splits={**splits, 'time_gap': 2.5},
   )
+  config = raw_data.with_options(config, time_column='a')
   result = build_dataset.build(config, tmp_path / 'dataset')
   assert result.manifest['counters']['left_out_by_time_gap'] == 6
   with dataset_lib.FederatedDataset.open(result.path) as dataset:
@@ -410,24 +396,6 @@ def test_summary_names_what_there_is(built):
   assert text.endswith(
     'left out by partition.options: 3 clients with 4 examples'
   )
-
-
-def test_crash_in_the_middle_leaves_the_old_version(copy, monkeypatch):
-  before = raw_data.file_bytes(copy)
-  calls = []
-
-  def crash(self, kind, index, pieces):
-    calls.append(kind)
-    if len(calls) == 2:
-      raise RuntimeError('power cut')
-    return original(self, kind, index, pieces)
-
-  original = write.ShardWriter.write
-  monkeypatch.setattr(write.ShardWriter, 'write', crash)
-  with pytest.raises(RuntimeError, match='power cut'):
-    build_dataset.build(raw_data.digits_config(seed=4), copy)
-  assert raw_data.file_bytes(copy) == before
-  dataset_lib.FederatedDataset.open(copy).close()
 
 
 def test_configs_of_the_manifest_build_the_same_version(built):
@@ -519,9 +487,9 @@ def test_shard_that_an_engine_leaves_out_is_missed(tmp_path, monkeypatch):
 @pytest.mark.parametrize('is_link', [False, True])
 def test_a_raw_file_that_goes_during_a_build(tmp_path, monkeypatch, is_link):
   raw_data.write_csv(tmp_path)
-  path, given = str(tmp_path / '*.csv'), raw_data.csv_config(tmp_path).source
-  source = {'name': 'csv', 'options': {**given.options, 'path': path}}
-  config = raw_data.csv_config(tmp_path, source=source)
+  config = raw_data.with_options(
+    raw_data.csv_config(tmp_path), path=str(tmp_path / '*.csv')
+  )
   original = handover.read_surveys
 
   def read_surveys(*args):
@@ -539,10 +507,9 @@ def test_a_raw_file_that_goes_during_a_build(tmp_path, monkeypatch, is_link):
 def test_raw_files_that_change_during_a_build(tmp_path, monkeypatch, change):
   """Else the rows of other positions would go to other clients."""
   raw_data.write_csv(tmp_path)
-  path = str(tmp_path / '*.csv')
-  given = raw_data.csv_config(tmp_path).source.options
-  source = {'name': 'csv', 'options': {**given, 'path': path}}
-  config = raw_data.csv_config(tmp_path, source=source)
+  config = raw_data.with_options(
+    raw_data.csv_config(tmp_path), path=str(tmp_path / '*.csv')
+  )
   first, table = (tmp_path / name for name in ('a.csv', 'table.csv'))
   if change == 'goes':
     first.write_text('a,b,y,who\n')
@@ -579,9 +546,7 @@ def test_steps_hand_over_in_a_store(tmp_path, monkeypatch):
   build_dataset.build(config, tmp_path / 'local')
   place = objects_lib.Objects('memory://by_store')
   place.upload(tmp_path / 'table.csv', 'raw/table.csv')
-  path = f'{place.address}/raw/table.csv'
-  given = {**config.source.options, 'path': path}
-  source = dataclasses.replace(config.source, options=given)
+  moved = raw_data.with_options(config, path=f'{place.address}/raw/table.csv')
   uploaded = []
 
   def upload(self, path, name, original=objects_lib.Objects.upload):
@@ -590,9 +555,7 @@ def test_steps_hand_over_in_a_store(tmp_path, monkeypatch):
 
   monkeypatch.setattr(objects_lib.Objects, 'upload', upload)
   flags = [f'--temp_location={place.address}/tmp/']
-  build_dataset.build(
-    dataclasses.replace(config, source=source), tmp_path / 'by_store', flags
-  )
+  build_dataset.build(moved, tmp_path / 'by_store', flags)
   assert {name.rpartition('-0000')[0] or name for name in uploaded} == {
     *(f'work/{name}' for name in ('survey', 'dead', 'plan', 'columns')),
     *('work/client_statistics', 'work/features.json', 'work/pieces'),

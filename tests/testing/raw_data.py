@@ -1,5 +1,6 @@
 """Tiny raw data and dataset configs for tests of the pipelines."""
 
+import dataclasses
 import gzip
 import pathlib
 from typing import Any
@@ -47,6 +48,15 @@ def csv_config(folder: pathlib.Path, **overrides: Any) -> options.DatasetConfig:
     }
     | overrides,
   )
+
+
+def with_options(
+  config: options.DatasetConfig, **changes: Any
+) -> options.DatasetConfig:
+  """Returns a config with some options of its source replaced or added."""
+  changed = {**config.source.options, **changes}
+  source = dataclasses.replace(config.source, options=changed)
+  return dataclasses.replace(config, source=source)
 
 
 def write_csv(

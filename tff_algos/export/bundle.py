@@ -138,7 +138,7 @@ def write_version(
       durable.publish(temporary, final)
   except (OSError, tf.errors.OpError) as error:
     what = f'a bundle cannot be written under {base}: {_reason(error)}. '
-    if _is_of_disk(error):
+    if errors.is_of_disk(error) or isinstance(error, _OF_DISKS):
       raise errors.InfrastructureError(
         f'{what}Free some space or choose another folder; nothing was left '
         'there.'
@@ -315,10 +315,6 @@ def check_close(
       f'{tolerance:g} on the sample inputs; the bundle was removed. Does the '
       f'model depend on anything but its weights and inputs?'
     )
-
-
-def _is_of_disk(error: OSError | tf.errors.OpError) -> bool:
-  return errors.is_of_disk(error) or isinstance(error, _OF_DISKS)
 
 
 def _reason(error: OSError | tf.errors.OpError) -> str:

@@ -50,6 +50,14 @@ def test_power_law(exponent):
   assert np.all(np.abs(found - expected) < 5 * np.sqrt(expected / 100_000))
 
 
+def test_power_law_of_a_great_exponent():
+  """Share of the least size within 5 standard errors; 100^-199 is no float."""
+  drawn = _draw(
+    100_000, law='power_law', exponent=200.0, minimum=100, maximum=200
+  )
+  assert abs(np.mean(drawn == 100) - (1 - 1.01**-199)) < 0.0055
+
+
 def test_lognormal_sizes_are_those_of_fedprox():
   """Median of floor(lognormal(4, 2)) + 50 is 50 + 54; PPFL stops at 1000."""
   config = {

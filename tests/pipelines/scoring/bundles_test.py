@@ -173,8 +173,8 @@ def test_handler_answers_each_request_of_a_batch(export, loaded):
 
 def test_newest_versions_that_are_needed_are_found(export):
   personalized, cluster = _find(export)
-  assert personalized.client_ids() == frozenset(exportable.CLIENT_IDS)
-  assert cluster.client_ids() == frozenset()
+  assert bundles.client_ids([cluster]) == frozenset()
+  assert bundles.client_ids([personalized, cluster]) == {*exportable.CLIENT_IDS}
   assert (personalized.version, cluster.version) == (1, 1)
   (only,) = _find(export, personalized=False)
   assert only.model == 'cluster'
@@ -187,7 +187,7 @@ def test_no_model_may_be_used(export):
     _find(export, personalized=False, otherwise='refuse')
 
 
-def test_missing_bundles(export, tmp_path):
+def test_missing_bundles(tmp_path):
   with pytest.raises(errors.ExportError, match='no personalized models at'):
     _find(tmp_path)
   (tmp_path / 'cluster_models').mkdir()
@@ -272,11 +272,7 @@ def test_unknown_clusters(export):
     _find(export, {'anna': 1, 'eve': 9})
 
 
-def test_picked_cluster_and_signatures(loaded):
-  server_state, _ = exportable.states(exportable.linear_model())
-  x = exportable.sample_inputs(40)
-  y = exportable.oracle_logits(server_state.cluster_weights, 1, x)
-  assert loaded.pick(x, y.argmax(axis=1).astype(np.int32), max_rows=40) == 1
+def test_signatures(loaded):
   found = loaded.signatures()
   outputs = {
     'class_id': ('int32', (-1,)),

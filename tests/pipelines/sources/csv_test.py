@@ -67,16 +67,6 @@ def test_odd_row_is_a_problem_not_a_crash(tmp_path, row, problem):
   assert str(bad.problem) == problem
 
 
-def test_odd_regression_label(tmp_path):
-  raw_data.write_csv(tmp_path, 1)
-  (example,) = raw_sources.read(_source(tmp_path))
-  assert example.problem == (
-    'the label is not a number; set classes for a classification',
-    'y',
-    "'no'",
-  )
-
-
 def test_missing_column_is_named(tmp_path):
   raw_data.write_csv(tmp_path)
   with pytest.raises(errors.DataError, match="no column 'age'.*a, b, y, who"):

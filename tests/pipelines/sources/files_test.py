@@ -72,6 +72,13 @@ def test_name_that_is_no_pattern(tmp_path):
   ]
 
 
+def test_hidden_files_match_no_pattern(tmp_path):
+  for name in ('a.csv', '._a.csv'):
+    (tmp_path / name).write_text('')
+  for pattern in ('*', '*.csv', '**.csv'):
+    assert files.match(str(tmp_path), pattern) == [tmp_path / 'a.csv']
+
+
 def test_file_that_is_there_plain_and_compressed(tmp_path):
   for name in ('day 1.csv', 'day 2.csv', 'day 2.csv.gz'):
     (tmp_path / name).write_text('')

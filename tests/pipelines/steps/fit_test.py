@@ -15,9 +15,19 @@ from tff_algos.data import layout
 from tff_algos.features import preprocessing
 
 
-def _build(folder, table=None, output='dataset', pipeline_options=(), **more):
+def _build(
+  folder,
+  table=None,
+  output='dataset',
+  options=None,
+  pipeline_options=(),
+  **more,
+):
+  """Builds a dataset of a table; `options` are those of its source."""
   raw_tables.write(folder, table or raw_tables.rows())
-  config = raw_tables.config(folder, **more)
+  config = raw_data.with_options(
+    raw_tables.config(folder, **more), **(options or {})
+  )
   return build_dataset.build(config, folder / output, pipeline_options)
 
 
@@ -124,13 +134,13 @@ def test_fitted_values_of_an_earlier_dataset(built, tmp_path, monkeypatch):
 
 
 def test_nothing_is_measured_if_all_is_given(tmp_path, monkeypatch):
-  options = raw_tables.config(tmp_path).source.options
   features = [one for one in raw_tables.FEATURES if one['name'] != 'income']
-  source = {'name': 'csv', 'options': {**options, 'features': features}}
-  first = _build(tmp_path, source=source)
+  options = {'features': features}
+  first = _build(tmp_path, options=options)
   monkeypatch.delattr(fit.MeasureBlock, 'process')
-  given = {'source': source, 'fitted_from': str(first.path)}
-  again = _build(tmp_path, output='again', **given)
+  again = _build(
+    tmp_path, output='again', options=options, fitted_from=str(first.path)
+  )
   assert again.version != first.version
   assert again.manifest['files'] == first.manifest['files']
   assert again.manifest['features'] == first.manifest['features']
@@ -186,22 +196,19 @@ def test_clients_are_encoded_as_models_of_the_earlier_dataset_were(
 
 def test_fitted_values_of_other_features_are_refused(built, tmp_path):
   folder, *_ = built
+  fitted_from = str(folder / 'dataset')
   raw_data.write_csv(tmp_path)
-  config = raw_data.csv_config(tmp_path, fitted_from=str(folder / 'dataset'))
+  config = raw_data.csv_config(tmp_path, fitted_from=fitted_from)
   with pytest.raises(errors.ConfigError, match='no features to be fitted'):
     build_dataset.build(config, tmp_path / 'dataset')
-  options = raw_tables.config(tmp_path).source.options
-  source = {
-    'name': 'csv',
-    'options': {**options, 'features': raw_tables.FEATURES[1:]},
-  }
+  options = {'features': raw_tables.FEATURES[1:]}
   with pytest.raises(errors.ConfigError, match='other features'):
-    _build(tmp_path, source=source, fitted_from=str(folder / 'dataset'))
-  source['options'] = {**options, 'classes': ('no', 'yes', 'maybe')}
+    _build(tmp_path, options=options, fitted_from=fitted_from)
+  options = {'classes': ('no', 'yes', 'maybe')}
   with pytest.raises(
     errors.ConfigError, match=r'classes.*source\.options\.classes sets'
   ):
-    _build(tmp_path, source=source, fitted_from=str(folder / 'dataset'))
+    _build(tmp_path, options=options, fitted_from=fitted_from)
 
 
 def test_rows_that_cannot_be_encoded_are_dead_letters(tmp_path):
@@ -242,25 +249,22 @@ def test_unlabelled_clients_are_kept_to_be_scored(tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('columns', 'name'),
+  ('options', 'name'),
   [({}, "'no'"), ({'features': (), 'feature_columns': ('income',)}, '0')],
 )
-def test_one_class_alone_is_refused(tmp_path, columns, name):
+def test_one_class_alone_is_refused(tmp_path, options, name):
   table = [{**row, 'y': 'no'} for row in raw_tables.rows()]
-  source = raw_tables.config(tmp_path).source
-  values = {'name': 'csv', 'options': {**source.options, **columns}}
   with pytest.raises(
     errors.DataError, match=f'60 examples are of one class, {name}:'
   ):
-    _build(tmp_path, table, source=values)
+    _build(tmp_path, table, options=options)
 
 
 def test_a_dataset_without_any_label(built, tmp_path):
   folder, *_ = built
-  options = raw_tables.config(tmp_path).source.options
   result = _build(
     tmp_path,
-    source={'name': 'csv', 'options': {**options, 'label_column': ''}},
+    options={'label_column': ''},
     partition={'law': 'natural'},
     fitted_from=str(folder / 'dataset'),
     keep_unlabelled=True,

@@ -1,5 +1,3 @@
-import dataclasses
-
 import pytest
 
 from pipelines.steps import raw_copies
@@ -11,12 +9,6 @@ from tff_algos.stores import plain_copy
 _PLACE = 'memory://raw_copies_test/tables'
 
 
-def _at(config, **places):
-  options = {**config.source.options, **places}
-  source = dataclasses.replace(config.source, options=options)
-  return dataclasses.replace(config, source=source)
-
-
 def test_tables_of_one_folder_are_one_copy(tmp_path, monkeypatch):
   monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))
   objects_lib.Objects(_PLACE).write('a.csv', b'1')
@@ -24,7 +16,8 @@ def test_tables_of_one_folder_are_one_copy(tmp_path, monkeypatch):
   objects_lib.Objects(_PLACE).write('production/HEAD.json', b'{}')
   config = raw_data.csv_config(tmp_path)
   places = {'path': f'{_PLACE}/*.csv', 'test_path': f'{_PLACE}/test.csv'}
-  with raw_copies.held(_at(config, **places)) as (local, (copy,)):
+  given = raw_data.with_options(config, **places)
+  with raw_copies.held(given) as (local, (copy,)):
     assert copy.address == _PLACE
     assert {path.name for path in copy.folder.iterdir()} == {
       'a.csv',
@@ -34,7 +27,7 @@ def test_tables_of_one_folder_are_one_copy(tmp_path, monkeypatch):
     objects_lib.Objects(_PLACE).write('production/HEAD.json', b'{"lease": 1}')
     with plain_copy.held_elsewhere(copy):
       pass
-    assert local == _at(
+    assert local == raw_data.with_options(
       config,
       path=str(copy.folder / '*.csv'),
       test_path=str(copy.folder / 'test.csv'),
@@ -58,7 +51,9 @@ def test_raw_data_of_this_machine_are_not_copied(tmp_path):
 
 def test_an_address_without_data(tmp_path, monkeypatch):
   monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path))
-  config = _at(raw_data.csv_config(tmp_path), path='memory://nothing/a.csv')
+  config = raw_data.with_options(
+    raw_data.csv_config(tmp_path), path='memory://nothing/a.csv'
+  )
   with pytest.raises(errors.DataError, match='nothing is at memory://nothing'):
     with raw_copies.held(config):
       pass

@@ -1,7 +1,5 @@
 """Datasets of experiments, and their cards."""
 
-import dataclasses
-
 import pytest
 
 from configs.fed_soft import digits
@@ -46,12 +44,8 @@ def test_raw_data_in_a_store_give_the_same_dataset(tmp_path, monkeypatch):
   local = raw_data.csv_config(tmp_path)
   place = 'memory://bucket/tables'
   objects_lib.Objects(place).upload(tmp_path / 'table.csv', 'table.csv')
-  options = {**local.source.options, 'path': f'{place}/table.csv'}
-  source = dataclasses.replace(local.source, options=options)
-  for name, config in (
-    ('local', local),
-    ('other', dataclasses.replace(local, source=source)),
-  ):
+  other = raw_data.with_options(local, path=f'{place}/table.csv')
+  for name, config in (('local', local), ('other', other)):
     datasets.build(config, tmp_path / name)
   assert raw_data.file_bytes(tmp_path / 'local') == (
     raw_data.file_bytes(tmp_path / 'other')

@@ -37,10 +37,10 @@ def propose_file(
   if not place.is_dir():
     # A name may have brackets. A pattern without a file is reported as a file
     # that is missing.
-    matches = [] if place.is_file() else glob.glob(str(path))
-    first = min(matches, default=path)
-    table = columns.read(pathlib.Path(first))
-    table = table._replace(is_first=len(matches) > 1)
+    is_name = place.is_file()
+    names = [] if is_name else glob.glob(place.name, root_dir=place.parent)
+    table = columns.read(place.with_name(min(names, default=place.name)))
+    table = table._replace(is_first=len(names) > 1)
     found = proposal_lib.of_table(str(path), table, given)
   else:
     is_arrays = (place / 'x.npy').exists()

@@ -94,7 +94,7 @@ def load(found: list[bundles.Bundle]) -> Exported:
   return Exported(
     tuple(found),
     bundles.load(found),
-    frozenset().union(*(bundle.client_ids() for bundle in found)),
+    bundles.client_ids(found),
     max(bundle.manifest.get('num_clusters', 1) for bundle in found),
   )
 

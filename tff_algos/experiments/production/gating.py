@@ -411,7 +411,7 @@ def _inputs(
   """Returns a batch of inputs of `serving_default`."""
   samples = exporting.choose_samples(dataset)
   x = np.resize(samples, (batch_size, *samples.shape[1:]))
-  ids = sorted(bundle.client_ids())
+  ids = sorted(bundles.client_ids([bundle]))
   if ids:
     return {'x': x, 'client_id': np.resize(np.array(ids), batch_size)}
   return {'x': x, 'cluster_id': np.zeros(batch_size, np.int32)}

@@ -64,8 +64,9 @@ def test_pattern_of_folders(tmp_path):
   given = {'label': 'y'}
   with pytest.raises(errors.DataError, match='a pattern among its folders'):
     inspection.propose_file(tmp_path / 'day=*' / 'table.csv', 'inspect', given)
-  path = tmp_path / 'part [1]' / 'table.csv'
-  inspection.propose_file(path, 'inspect', given)
+  for name in ('table.csv', '*.csv'):
+    path = tmp_path / 'part [1]' / name
+    inspection.propose_file(path, 'inspect', given)
 
 
 def test_folder_of_tables(tmp_path):
