@@ -413,11 +413,6 @@ def parent(case, tmp_path_factory):
   return continued.Run(case, folder, contract.build_source()).train(2)
 
 
-def test_every_field_of_the_server_state_has_a_rule(parent):
-  rules = parent.case.algorithm.carry.rules
-  assert [*rules] == [*parent.server_state._fields]
-
-
 def test_a_run_continued_on_the_same_data_is_the_run_itself(parent):
   child = parent.follow('same', parent.source)
   assert child.parent[-4:] == (5, 0, 0, 0)

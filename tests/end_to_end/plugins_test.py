@@ -12,9 +12,6 @@ from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import plugins
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.experiments import config_file, experiment
-from tff_algos.runtimes import debug_runtime
-from tff_algos.runtimes.tff import tff_runtime
-from tff_algos.runtimes.vectorized import vectorized_runtime
 
 _PACKAGE = pathlib.Path(__file__).parents[1] / 'testing' / 'own_lab'
 
@@ -120,29 +117,17 @@ def _build(name, **options):
   )
 
 
-def _run(algorithm, runtime):
-  with runtime:
-    return toys.run_rounds(
-      algorithm, toys.image_clients(5, (6,)), 2, runtime=runtime
-    )
-
-
 @pytest.mark.verify
 def test_runtimes_agree_on_its_algorithm(loaded):
-  algorithm = _build('half_step', cohort_size=3)
-  expected = _run(algorithm, debug_runtime.DebugRuntime(algorithm, 5))
-  for runtime in (
-    vectorized_runtime.VectorizedRuntime(
-      algorithm, 5, vectorized_runtime.VectorizedConfig(2)
-    ),
-    tff_runtime.TffRuntime(algorithm, 5),
-  ):
-    contract.assert_close(_run(algorithm, runtime), expected)
+  contract.run_on_all_runtimes(
+    _build('half_step', cohort_size=3), toys.image_clients(5, (6,))
+  )
 
 
 def test_a_whole_step_is_fed_avg(loaded):
+  source = toys.image_clients(5, (6,))
   results = [
-    _run(algorithm, debug_runtime.DebugRuntime(algorithm, 5))[0].model_weights
+    toys.run_rounds(algorithm, source, 2)[0].model_weights
     for algorithm in (
       _build('half_step', cohort_size=3, step=1.0),
       _build('fed_avg', cohort_size=3),

@@ -63,11 +63,10 @@ def test_bytes_do_not_depend_on_the_engine(
     try:
       assert _measure(workdir, options) == measured
       assert _score(workdir, tmp_path / 'there', options) == scored
-      s3.fault = kill_its_reader
+      monkeypatch.setattr(s3, 'fault', kill_its_reader)
       found = _score(workdir, tmp_path / 'published', options, address)
       assert found == scored and killed
     finally:
-      s3.fault = lambda method, path: None
       # Beam opens one client for each pipeline and closes none.
       with contextlib.suppress(ValueError):
         while True:

@@ -5,12 +5,10 @@ Ruan and Joe-Wong (2021). Where NumPy is compared, float32 allows 1e-4.
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests.testing import points, toys
-from tff_algos.algorithms.fed_soft import client_selection, fed_soft
+from tff_algos.algorithms.fed_soft import fed_soft
 from tff_algos.numerics import optimizers
-from tff_algos.rounds import aggregation
 from tff_algos.stages.client import local_training
 
 _SIZES = (6, 9, 5, 8)
@@ -107,56 +105,6 @@ def test_without_proximal_term_clients_know_nothing_of_each_other():
   )
   np.testing.assert_array_equal(other_models[3], models[3])
   assert (other_models[2] != models[2]).all()
-
-
-def test_without_proximal_term_training_is_local_gradient_descent():
-  algorithm = _build(proximal_weight=0.0)
-  _, start = toys.initial_states(algorithm, _SOURCE.population)
-  _, states, _ = toys.run_rounds(algorithm, _SOURCE, 3)
-  models = np.stack([s.personalized_weights['kernel'][:, 0] for s in start])
-  for _ in range(3):
-    models = _fed_prox(models, 0.0)
-  np.testing.assert_allclose(
-    [state.personalized_weights['kernel'][:, 0] for state in states],
-    models,
-    rtol=1e-4,
-  )
-
-
-def test_plain_means_of_everybody_make_all_centers_equal():
-  """What the guard for K = N avoids: every cluster would draw all clients."""
-  generator = np.random.default_rng(0)
-  probs = generator.dirichlet(np.ones(6), 3)
-  models = tf.constant(generator.normal(size=(6, 2)), tf.float32)
-
-  def centers(weights):
-    results = {'w': models, 'slots': tf.constant(weights, tf.float32)}
-    mean = aggregation.ClusterMean('slots')
-    return mean.finish(mean.partial_sum(results, 'w')).value.numpy()
-
-  slots = client_selection.draw_per_cluster(probs, 6, False, generator)
-  np.testing.assert_allclose(np.ptp(centers(slots), axis=0), 0, atol=1e-6)
-  assert (np.ptp(centers(probs.T), axis=0) > 0.1).all()
-
-
-@pytest.mark.parametrize('selection', ['without_replacement', 'weighted_full'])
-def test_full_participation_keeps_the_centers_apart(selection):
-  """K = N takes the weighted mean of Eq. 27, so 10:90 clients separate."""
-  thetas = np.array([[1.0, 0.5], [-1, 1.5]])
-  source = points.mixtures(thetas, np.array([[1, 9], [9, 1]]))
-  algorithm = fed_soft.build_fed_soft(
-    points.model(2),
-    fed_soft.FedSoftConfig(cohort_size_per_cluster=2, selection=selection),
-  )
-  server_state, states = toys.initial_states(algorithm, source.population)
-  start = server_state._replace(
-    cluster_models={'point': (0.5 * thetas).astype(np.float32)}
-  )
-  server_state, _, _ = toys.run_rounds(
-    algorithm, source, 5, start=(start, states)
-  )
-  centers = server_state.cluster_models['point']
-  assert np.linalg.norm(centers[0] - centers[1]) > 0.5
 
 
 def test_if_one_center_fits_all_examples_full_participation_merges_them():

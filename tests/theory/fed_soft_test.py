@@ -8,13 +8,9 @@ a test says otherwise.
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests.testing import points, toys
 from tff_algos.algorithms.fed_soft import fed_soft
-from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.numerics import proximal
-from tff_algos.stages.client import objectives
 
 _THETAS = np.array([[1.0, 0.5], [-1, 1.5], [0, -2]])
 
@@ -138,67 +134,3 @@ def test_separation_of_the_linear_partition_of_a_hundred_clients():
   centers = server_state.cluster_models['point']
   ratio = (centers[0] - centers[1]) / (thetas[0] - thetas[1])
   np.testing.assert_allclose(ratio, 0.2, atol=1e-4)
-
-
-@pytest.fixture(name='mixed')
-def _mixed():
-  """A client of three sources, and our objective for an estimate u^t.
-
-  Returns (u, u^t, centres, lambda, objective: point -> (value, gradient)).
-  """
-  generator, weight = np.random.default_rng(6), 0.9
-  counts = np.array([50, 30, 20])
-  estimated = generator.dirichlet(np.ones(3)) + 0.05  # Sums to 1.15.
-  centers = generator.normal(size=(3, 2))
-  x = np.repeat(_THETAS, counts, axis=0).astype(np.float32)
-  batch = algorithm_lib.ClientData(
-    tf.constant(x), tf.zeros([100]), tf.ones([100])
-  )
-  center = proximal.mixed_center(
-    tf.constant(estimated, tf.float32),
-    {'point': tf.constant(centers, tf.float32)},
-  )
-  loss = objectives.ProximalLoss(
-    objectives.mean_loss(points.model(2), 0.5), center, weight * estimated.sum()
-  )
-
-  def objective(w):
-    weights = {'point': tf.constant(w, tf.float32)}
-    with tf.GradientTape() as tape:
-      tape.watch(weights)
-      value, _ = loss(weights, batch)
-    return float(value), tape.gradient(value, weights)['point'].numpy()
-
-  return counts / counts.sum(), estimated, centers, weight, objective
-
-
-def test_the_objective_is_the_mean_of_its_sub_problems(mixed):
-  """Eqs. 7-8: h_k = sum_s u_ks h_ks, also where the estimate u^t is not u.
-
-  Our one pull to the mixed centre leaves out lambda/2 sum u^t |c_s - c|^2, a
-  constant that no gradient sees.
-  """
-  true, estimated, centers, weight, objective = mixed
-  mean = estimated @ centers / estimated.sum()
-  constant = weight / 2 * estimated @ np.sum((centers - mean) ** 2, axis=1)
-  for w in np.random.default_rng(7).normal(size=(20, 2)):
-    risks = np.sum((w - _THETAS) ** 2, axis=1) / 2
-    pulls = estimated / true * np.sum((w - centers) ** 2, axis=1)
-    whole = true @ (risks + weight / 2 * pulls)
-    assert abs(objective(w)[0] + constant - whole) < 1e-5
-
-
-def test_gradient_of_the_objective_is_the_general_form_of_equation_five(mixed):
-  """grad f_k + lambda (sum_s u_ks w - sum_s u_ks c_s), where sum u is not 1.
-
-  The paper's form (5), which takes the sum for 1, differs visibly.
-  """
-  true, estimated, centers, weight, objective = mixed
-  for w in np.random.default_rng(8).normal(size=(20, 2)):
-    risk = w - true @ _THETAS
-    pull = estimated.sum() * w - estimated @ centers
-    _, gradient = objective(w)
-    np.testing.assert_allclose(gradient, risk + weight * pull, atol=1e-5)
-    printed = risk + weight * (w - estimated @ centers)
-    gap = weight * (estimated.sum() - 1) * np.linalg.norm(w)
-    assert abs(np.linalg.norm(gradient - printed) - gap) < 1e-5

@@ -107,20 +107,3 @@ def test_planted_regressions_are_found(averaging, options, seed):
     np.testing.assert_allclose(
       centers[choices[k]], _least_squares(group), atol=1e-3
     )
-
-
-def test_equal_initial_models_stay_one_model():
-  """Why every cluster has a draw of its own: all clients tie for ever."""
-  algorithm = ifca.build_ifca(
-    toys.linear(3), ifca.IfcaConfig(cohort_size=len(_GROUPS))
-  )
-  server_state, states = toys.initial_states(algorithm, _PLANTED.population)
-  kernel = server_state.cluster_models['kernel']
-  equal = server_state._replace(
-    cluster_models={'kernel': np.stack([kernel[0]] * 2)}
-  )
-  _, states, (output,) = toys.run_rounds(
-    algorithm, _PLANTED, 1, start=(equal, states)
-  )
-  assert output.server_metrics['num_empty_clusters'] == 1
-  assert all(state.membership.tolist() == [1, 0] for state in states)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.testing import contract, points, toys
+from tests.testing import contract, toys
 from tff_algos.algorithms import pfedme
 from tff_algos.algorithms.pfedkm import pfedkm
 from tff_algos.stages.client import moreau_envelope
@@ -40,35 +40,3 @@ def test_one_cluster_is_pfedme_bit_for_bit(weighting):
   np.testing.assert_equal(states, expected_states)
   for output, expected_output in zip(outputs, expected_outputs, strict=True):
     assert output.client_metrics == expected_output.client_metrics
-
-
-@pytest.mark.parametrize(
-  ('options', 'sizes'),
-  [
-    ({'weighting': 'examples'}, [6] * 5),
-    pytest.param(
-      {'cohort_size': 4}, [7, 0, 1, 12, 4], marks=pytest.mark.verify
-    ),
-  ],
-  ids=['examples among equals', 'a cohort of all'],
-)
-def test_options_that_change_nothing(options, sizes):
-  centers = np.random.default_rng(0).normal(size=(len(sizes), 2)) * 5
-  source = points.clients(
-    [np.tile(one, [size, 1]) for one, size in zip(centers, sizes, strict=True)]
-  )
-  found = []
-  for changes in ({}, options):
-    algorithm = pfedkm.build_pfedkm(
-      points.model(2),
-      pfedkm.PFedKMConfig(num_clusters=2, local_training=_TRAINING, **changes),
-    )
-    found.append(toys.run_rounds(algorithm, source, 3)[0])
-  plain, changed = found
-  assert len(set(plain.cluster_assignment)) == 2
-  np.testing.assert_array_equal(
-    changed.cluster_assignment, plain.cluster_assignment
-  )
-  np.testing.assert_allclose(
-    changed.cluster_models['point'], plain.cluster_models['point'], rtol=1e-5
-  )

@@ -1,21 +1,17 @@
 """Writing bundles: all or nothing, next version, full disks."""
 
 import errno
-import pathlib
-import shutil
 import subprocess
 import sys
 
 import pytest
 import tensorflow as tf
 
-from tests.testing import exportable, full_disk
+from tests.testing import exportable, full_disk, mounts, programs
 from tff_algos.core import errors, folder_lock
 from tff_algos.core import model as model_lib
 from tff_algos.export import bundle as bundle_lib
 from tff_algos.export import versions
-
-REPOSITORY = pathlib.Path(__file__).parents[3]
 
 
 def test_versions_count_up_from_the_highest(tmp_path):
@@ -137,17 +133,10 @@ print('failures', failures)
 @pytest.mark.verify
 def test_full_disk_is_an_error_to_retry(tmp_path):
   """Fills real, tiny file systems in a mount namespace of its own."""
-  if (
-    shutil.which('unshare') is None
-    or subprocess.run(
-      ['unshare', '-m', 'mount', '-t', 'tmpfs', 'tmpfs', tmp_path],
-      capture_output=True,
-    ).returncode
-  ):
-    pytest.skip('this user may not mount a tmpfs')
+  mounts.need('-m')
   done = subprocess.run(
     ['unshare', '-m', sys.executable, '-c', _FULL_DISK, tmp_path],
-    cwd=REPOSITORY,
+    cwd=programs.ROOT,
     capture_output=True,
     text=True,
     timeout=300,

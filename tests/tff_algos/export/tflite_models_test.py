@@ -29,6 +29,15 @@ def export(base, model, **changes):
   return tflite_models.export_tflite_models(base, **arguments)
 
 
+def _convert(folder, model, weights=None):
+  """Returns a file with the weights, by default initial ones."""
+  if weights is None:
+    weights = model.initialize(tf.constant([0, 5]))
+  return tflite_models.convert(
+    model, tf.nest.map_structure(np.asarray, weights), folder / 'scratch'
+  )
+
+
 class _Device:
   """A file in an interpreter of its own."""
 
@@ -94,11 +103,7 @@ def test_a_step_is_one_of_our_sgd(tmp_path, task):
   model = exportable.linear_model(task)
   weights = model.initialize(tf.constant([0, 5]))
   labels = LABELS[task]
-  device = _Device(
-    tflite_models.convert(
-      model, tf.nest.map_structure(np.asarray, weights), tmp_path / 'scratch'
-    )
-  )
+  device = _Device(_convert(tmp_path, model, weights))
   assert not any(tmp_path.iterdir())
   for _ in range(3):
     with tf.GradientTape() as tape:
@@ -166,10 +171,8 @@ def _network(*names):
 
 def test_weights_of_names_that_tflite_takes_for_one(tmp_path):
   model = _network('fc-1', 'fc_1', 'Fc_1', '1x1', '_1x1')
-  weights = tf.nest.map_structure(
-    np.asarray, model.initialize(tf.constant([0, 5]))
-  )
-  device = _Device(tflite_models.convert(model, weights, tmp_path / 'scratch'))
+  weights = model.initialize(tf.constant([0, 5]))
+  device = _Device(_convert(tmp_path, model, weights))
   label = LABELS['classification']
   device('train', x=X, label=label, learning_rate=RATE)
   trained = device('get_weights')
@@ -178,7 +181,7 @@ def test_weights_of_names_that_tflite_takes_for_one(tmp_path):
     *('weight_1x1_kernel', 'weight__1x1_kernel'),
   }
   np.testing.assert_array_equal(trained['unused'], weights['unused'])
-  other = _Device(tflite_models.convert(model, weights, tmp_path / 'scratch'))
+  other = _Device(_convert(tmp_path, model, weights))
   assert other('set_weights', **trained)['num_weights'] == 6
   np.testing.assert_array_equal(
     other('predict', x=X)['logits'], device('predict', x=X)['logits']
@@ -188,11 +191,8 @@ def test_weights_of_names_that_tflite_takes_for_one(tmp_path):
 def test_an_error_of_the_model_is_not_blamed_on_tflite(tmp_path):
   model = exportable.linear_model()
   wrong = dataclasses.replace(model, apply=lambda weights, x: 1 / 0)
-  weights = tf.nest.map_structure(
-    np.asarray, model.initialize(tf.constant([0, 5]))
-  )
   with pytest.raises(ZeroDivisionError):
-    tflite_models.convert(wrong, weights, tmp_path / 'scratch')
+    _convert(tmp_path, wrong)
 
 
 def test_an_error_that_names_no_operation_is_no_lack(tmp_path, monkeypatch):
@@ -200,12 +200,8 @@ def test_an_error_that_names_no_operation_is_no_lack(tmp_path, monkeypatch):
     raise RuntimeError('out of\n luck')
 
   monkeypatch.setattr(tf.lite.TFLiteConverter, 'from_saved_model', refuse)
-  model = exportable.linear_model()
-  weights = tf.nest.map_structure(
-    np.asarray, model.initialize(tf.constant([0, 5]))
-  )
   with pytest.raises(errors.ExportError, match='to TFLite: out of luck; docs'):
-    tflite_models.convert(model, weights, tmp_path / 'scratch')
+    _convert(tmp_path, exportable.linear_model())
   assert not any(tmp_path.iterdir())
 
 
@@ -216,9 +212,7 @@ def test_a_mixture_predicts_and_is_not_trained(tmp_path):
     'membership': np.array([0.25, 0.75], np.float32),
   }
   mixture = mixtures.mixture_of_outputs(model, 2)
-  device = _Device(
-    tflite_models.convert(mixture, weights, tmp_path / 'scratch')
-  )
+  device = _Device(_convert(tmp_path, mixture, weights))
   assert device.signatures == {'predict', 'get_weights', 'set_weights'}
   shares = sum(
     share
@@ -257,24 +251,17 @@ def test_what_tflite_lacks_is_named_and_nothing_stays(
     num_outputs=3,
     **facts,
   )
-  weights = tf.nest.map_structure(
-    np.asarray, model.initialize(tf.constant([0, 1]))
-  )
   with pytest.raises(
     errors.ExportError,
     match=f'{options["name"]!r} cannot be converted .* lacks {lacking}; docs',
   ):
-    tflite_models.convert(model, weights, tmp_path / 'scratch')
+    _convert(tmp_path, model)
   assert not any(tmp_path.iterdir())
 
 
 def test_predictions_that_differ_are_not_published(tmp_path, monkeypatch):
   model = exportable.linear_model()
-  converted = tflite_models.convert(
-    model,
-    tf.nest.map_structure(np.asarray, model.initialize(tf.constant([0, 1]))),
-    tmp_path / 'scratch',
-  )
+  converted = _convert(tmp_path, model)
   monkeypatch.setattr(tflite_models, 'convert', lambda *_: converted)
   base = tmp_path / 'tflite'
   with pytest.raises(errors.ExportError, match='cluster_0.tflite/logits of'):
@@ -336,11 +323,7 @@ def test_a_registered_model_predicts_and_trains_on_a_device(name, tmp_path):
   labels = generator.integers(0, 3, (4, *model.label_shape)).astype(
     model.label_dtype.as_numpy_dtype
   )
-  device = _Device(
-    tflite_models.convert(
-      model, tf.nest.map_structure(np.asarray, weights), tmp_path / 'scratch'
-    )
-  )
+  device = _Device(_convert(tmp_path, model, weights))
   outputs = model.apply(weights, x)
   output = 'prediction' if is_regression else 'logits'
   answer = device('predict', x=x)[output].reshape(outputs.shape)

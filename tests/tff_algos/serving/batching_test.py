@@ -112,7 +112,7 @@ def test_examples_are_joined(full_store, runs):
   check_as_alone(questions, answers)
 
 
-def test_each_sees_its_own_mistake_alone(full_store, runs):
+def test_each_sees_its_own_mistake_alone(full_store):
   clusters, clients = (
     full_store.get('cluster_models'),
     full_store.get('personalized_models'),
@@ -193,7 +193,7 @@ def test_other_models_and_signatures_are_not_joined(full_store, runs):
   assert runs[:3] == [1, 1, 1]
 
 
-def test_signatures_of_somebody_else_are_not_joined(full_store, runs):
+def test_signatures_of_somebody_else_are_not_joined():
   """Their rows may depend on each other."""
   model = types.SimpleNamespace(row_wise=frozenset(), key=1)
   questions = [ask(model, x=X[:1]), ask(model, x=X[:1])]

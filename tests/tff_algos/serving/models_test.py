@@ -340,9 +340,7 @@ def test_versions_that_requests_name_are_loaded_beside_them(
     assert first_logit(store) == newest
 
 
-def test_one_of_the_named_versions_is_loaded_between_releases(
-  export, tmp_path, monkeypatch
-):
+def test_one_of_the_named_versions_is_loaded_between_releases(export, tmp_path):
   """So that callers who name many cannot delay a release."""
   for _ in range(3):
     export()

@@ -27,6 +27,14 @@ def is_free(port):
     return probe.connect_ex(('127.0.0.1', port)) != 0
 
 
+def check_refused(store, config, text):
+  with (
+    pytest.raises(errors.UserError, match=text),
+    server.running(store, config),
+  ):
+    pass
+
+
 def test_ports_are_released(small_store):
   config = server_config.ServerConfig(rest_api_port=0, port=0)
   with server.running(small_store, config) as ports:
@@ -82,32 +90,21 @@ def test_port_in_use(small_store, flag):
       **{flag: port}
     )
     text = f'port {port} on 127.0.0.1 is in use.*--{flag}=PORT'
-    with (
-      pytest.raises(errors.UserError, match=text),
-      server.running(small_store, config),
-    ):
-      pass
+    check_refused(small_store, config, text)
 
 
 def test_second_server_does_not_share_the_grpc_port(small_store):
   config = server_config.ServerConfig(rest_api_port=0, port=0)
   with server.running(small_store, config) as ports:
-    with (
-      pytest.raises(errors.UserError, match='is in use'),
-      server.running(small_store, config._replace(port=ports.port)),
-    ):
-      pass
+    again = config._replace(port=ports.port)
+    check_refused(small_store, again, 'is in use')
 
 
 def test_host_that_is_not_ours(small_store):
   config = server_config.ServerConfig(
     host='192.0.2.1', rest_api_port=0, port=0, is_open=True
   )
-  with (
-    pytest.raises(errors.UserError, match="host '192.0.2.1'.*with --host"),
-    server.running(small_store, config),
-  ):
-    pass
+  check_refused(small_store, config, "host '192.0.2.1'.*with --host")
 
 
 def test_ipv6(small_store):
@@ -242,11 +239,7 @@ def test_a_server_without_models_does_not_listen(
 def test_other_machines_need_a_token_or_a_word(small_store, host):
   config = server_config.ServerConfig(host=host, rest_api_port=0, port=0)
   text = 'may be reached from other machines.*--token_file or --tls_client_ca'
-  with (
-    pytest.raises(errors.UserError, match=text),
-    server.running(small_store, config),
-  ):
-    pass
+  check_refused(small_store, config, text)
 
 
 @pytest.fixture(name='tls')
@@ -263,11 +256,7 @@ def make_tls(tmp_path):
 def check_is_let_listen(small_store, **options):
   """This machine has no such address, so that nothing is open to others."""
   config = server_config.ServerConfig(host='192.0.2.1', **options)
-  with (
-    pytest.raises(errors.UserError, match='cannot listen'),
-    server.running(small_store, config),
-  ):
-    pass
+  check_refused(small_store, config, 'cannot listen')
 
 
 def test_tokens_without_tls_are_warned_of(small_store, tmp_path, tls, caplog):
@@ -288,11 +277,7 @@ def test_certificates_of_clients_are_authentication(small_store, tls):
   check_is_let_listen(small_store, **tls)
   tls['tls_client_ca'] = None
   config = server_config.ServerConfig(host='192.0.2.1', **tls)
-  with (
-    pytest.raises(errors.UserError, match='may be reached'),
-    server.running(small_store, config),
-  ):
-    pass
+  check_refused(small_store, config, 'may be reached')
 
 
 def test_open_to_everybody_if_told_so(small_store):

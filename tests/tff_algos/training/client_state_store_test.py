@@ -73,7 +73,7 @@ def test_initial_states_are_made_when_asked_for(tmp_path):
   assert states.num_updates.dtype == np.int32
 
 
-def test_who_took_part_has_a_state(store, tmp_path):
+def test_who_took_part_has_a_state(store):
   assert store.has_state().tolist() == [False] * _NUM_CLIENTS
   _stage(store, [1], 10)
   store.commit()
