@@ -42,13 +42,15 @@ def _main() -> None:
     from tff_algos.experiments import experiment, training
     from tff_algos.runtimes.distributed import process_cluster
 
-    parsed = experiment.parse(config.value)  # Before the workdir changes.
+    # Before the workdir changes.
+    parsed = experiment.parse(config.value)
+    cluster = process_cluster.from_environment()
     if dataset.value:
       experiment.refer_to_dataset(workdir.value, dataset.value)
     training.train(
       parsed,
       workdir.value,
-      process_cluster.from_environment(),
+      cluster,
       parent=continue_from.value,
       on_checkpoint=mirrored_flags.publish,
     )

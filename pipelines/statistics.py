@@ -22,7 +22,7 @@ from pipelines.engines import failures, runner
 from pipelines.examples import client_table, totals
 from pipelines.publishing import published
 from pipelines.publishing import staging as staging_lib
-from tff_algos.core import errors, records
+from tff_algos.core import durable, errors, records
 from tff_algos.core.structures import Array
 from tff_algos.data import integrity, layout
 from tff_algos.data import schema as schema_lib
@@ -59,13 +59,16 @@ def measure(
 
   Raises:
     ConfigError: If Beam does not accept an option.
-    DataError: If the version is missing or damaged.
+    DataError: If the version is missing or damaged, or a folder is where a file
+      belongs.
     InfrastructureError: If the Beam runner lost examples.
   """
   manifest = integrity.read_manifest(folder)
   integrity.check_files(folder, manifest, verify=True)
   if not force and _is_there(folder, manifest):
     return True
+  for name in (layout.CLIENT_STATISTICS, layout.STATISTICS):
+    durable.check_file_place(folder / name)
   _run(staging, folder, manifest, pipeline_options)
   found = _read_totals(staging, schema_lib.Schema.from_dict(manifest['schema']))
   _check_complete(found, manifest)

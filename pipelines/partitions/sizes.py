@@ -77,14 +77,13 @@ def draw_sizes(
     most = 2.0**53 if high is None else high - low
     return low + np.minimum(np.floor(draws), most).astype(np.int64)
   uniform = generator.random(num_clients)
-  bounds = np.array([low, checks.check_given('maximum', high) + 1.0])
+  ratio = (checks.check_given('maximum', high) + 1.0) / low
   power = 1.0 - checks.check_given('exponent', config.exponent)
   if abs(power) < 1e-9:  # The limit of the formula below.
-    draws = low * (bounds[1] / low) ** uniform
+    draws = low * ratio**uniform
   else:
     # Relative to the least size, whose own power may be too small for a float.
-    end = (bounds[1] / low) ** power
-    draws = low * (1 + uniform * (end - 1)) ** (1 / power)
+    draws = low * (1 + uniform * (ratio**power - 1)) ** (1 / power)
   return np.clip(np.floor(draws), low, high).astype(np.int64)
 
 

@@ -1,10 +1,11 @@
 """Reading of raw files, plain or compressed."""
 
 import csv
+import fnmatch
 import functools
-import glob
 import gzip
 import lzma
+import os
 import pathlib
 import zlib
 from collections.abc import Callable
@@ -48,14 +49,13 @@ def find_optional(folder: str, name: str) -> pathlib.Path | None:
 def match(folder: str, pattern: str) -> list[pathlib.Path]:
   """Returns the file of a name, or else those that match a pattern, sorted.
 
-  A hidden file, such as macOS's `._data.csv`, needs a pattern with a dot first.
-
   Raises:
     DataError: If there is none, one is a folder, or one is there both plain and
       compressed.
+    OSError: If the disk fails.
   """
   is_name = pathlib.Path(folder, pattern).is_file()  # Which may have brackets.
-  names = [pattern] if is_name else sorted(glob.glob(pattern, root_dir=folder))
+  names = [pattern] if is_name else match_names(folder, pattern)
   paths = [pathlib.Path(folder, name) for name in names]
   if not paths:
     raise errors.DataError(
@@ -73,6 +73,25 @@ def match(folder: str, pattern: str) -> list[pathlib.Path]:
         f'taken twice. Remove one, or mend the pattern {pattern!r}'
       )
   return paths
+
+
+def match_names(folder: str, pattern: str) -> list[str]:
+  """Returns the names in a folder that match a pattern, sorted.
+
+  A hidden one, such as macOS's `._day.csv`, needs a pattern with a dot first.
+
+  Raises:
+    OSError: If the disk fails: `glob` would return what it has found so far.
+  """
+  try:
+    names = os.listdir(folder)
+  except (FileNotFoundError, NotADirectoryError):
+    return []
+  return sorted(
+    name
+    for name in fnmatch.filter(names, pattern)
+    if pattern.startswith('.') or not name.startswith('.')
+  )
 
 
 def version_of(path: pathlib.Path) -> tuple[int, ...]:

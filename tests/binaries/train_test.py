@@ -271,12 +271,19 @@ def test_a_run_continues_another(launcher, trained_regressions, tmp_path):
   _assert_nothing_is_left(program, child)
 
 
-def test_a_config_that_is_refused_changes_no_workdir(launcher, tmp_path):
+@pytest.mark.parametrize(
+  ('num_rounds', 'processes', 'words'),
+  [(0, '{}', 'num_rounds must be'), (1, '{', 'TF_CONFIG')],
+)
+def test_what_is_refused_changes_no_workdir(
+  launcher, tmp_path, num_rounds, processes, words
+):
   program = launcher.run(
     'binaries.train',
     *(_SYNTHETIC, f'--workdir={tmp_path}', '--dataset=s3://bucket/digits'),
-    '--config.training.num_rounds=0',
+    f'--config.training.num_rounds={num_rounds}',
+    TF_CONFIG=processes,
   )
   assert program.returncode == 1
-  assert 'num_rounds must be' in program.stderr
+  assert words in program.complaints[0]
   assert not list(tmp_path.iterdir())

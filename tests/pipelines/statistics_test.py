@@ -257,6 +257,15 @@ def test_damaged_dataset_is_refused(copy):
     _measure(copy)
 
 
+@pytest.mark.parametrize('name', [layout.STATISTICS, layout.CLIENT_STATISTICS])
+def test_a_folder_in_place_of_a_file_is_refused(copy, name):
+  (integrity.find_current(copy) / name).mkdir()
+  before = raw_data.file_bytes(copy)
+  with pytest.raises(errors.DataError, match='where a file belongs'):
+    _measure(copy)
+  assert raw_data.file_bytes(copy) == before
+
+
 def test_clients_without_examples(tmp_path):
   config = raw_data.digits_config(
     sizes={'law': 'uniform', 'minimum': 0, 'maximum': 0}

@@ -1,6 +1,8 @@
 import gzip
 import lzma
+import os
 import pathlib
+from unittest import mock
 
 import pytest
 
@@ -77,6 +79,12 @@ def test_hidden_files_match_no_pattern(tmp_path):
     (tmp_path / name).write_text('')
   for pattern in ('*', '*.csv', '**.csv'):
     assert files.match(str(tmp_path), pattern) == [tmp_path / 'a.csv']
+
+
+def test_a_disk_that_fails_is_no_missing_file(tmp_path, monkeypatch):
+  monkeypatch.setattr(os, 'listdir', mock.Mock(side_effect=OSError(5, 'x')))
+  with pytest.raises(OSError, match='Errno 5'):
+    files.match(str(tmp_path), '*.csv')
 
 
 def test_file_that_is_there_plain_and_compressed(tmp_path):

@@ -146,10 +146,16 @@ def test_float32_is_the_model_itself():
   assert precision.compute_in(model, 'float32') is model
 
 
+@pytest.mark.parametrize('name', sorted(registry.MODELS))
+def test_every_model_refuses_float16(name):
+  text = "^config.model: compute_dtype 'float16' is refused: .* scale"
+  with pytest.raises(errors.ConfigError, match=text):
+    registry.parse_config({'name': name, 'compute_dtype': 'float16'})
+
+
 @pytest.mark.parametrize(
   ('compute_dtype', 'text'),
   [
-    ('float16', "^config.model: compute_dtype 'float16' is refused: .* scale"),
     ('float64', "one of 'float32', 'bfloat16', got 'float64'"),
     (16, 'config.model.compute_dtype must be str, got 16'),
   ],

@@ -5,6 +5,7 @@ import os
 import pathlib
 from collections.abc import Mapping
 
+from pipelines.sources import files
 from tff_algos.core import errors
 from tff_algos.experiments.own_data import columns, config_text
 from tff_algos.experiments.own_data import proposal as proposal_lib
@@ -38,7 +39,7 @@ def propose_file(
     # A name may have brackets. A pattern without a file is reported as a file
     # that is missing.
     is_name = place.is_file()
-    names = [] if is_name else glob.glob(place.name, root_dir=place.parent)
+    names = [] if is_name else files.match_names(str(place.parent), place.name)
     table = columns.read(place.with_name(min(names, default=place.name)))
     table = table._replace(is_first=len(names) > 1)
     found = proposal_lib.of_table(str(path), table, given)

@@ -92,9 +92,11 @@ def measure(
     {'client_id': client_id, **row, **of_clusters.clients.get(client_id, {})}
     for client_id, row in of_data.clients.items()
   ]
-  durable.check_file_place(folder / drift.REPORT)
-  # Last, so that a report that is interrupted has none.
+  for name in (drift.CLIENTS, drift.REPORT):
+    durable.check_file_place(folder / name)
+  # The report of before, which is not of the table that is written first.
   (folder / drift.REPORT).unlink(missing_ok=True)
+  durable.sync(folder)
   tables.write_table(folder / drift.CLIENTS, rows)
   report['files'] = {
     drift.CLIENTS: records.describe_file(folder / drift.CLIENTS)

@@ -180,11 +180,11 @@ def read(workdir: pathlib.Path) -> Plan:
     return Plan(
       content['name'],
       tuple(
-        Axis(**{**axis, 'values': _frozen(axis['values'])})
+        Axis(**axis)._replace(values=tuple(map(_hashable, axis['values'])))
         for axis in content['axes']
       ),
       tuple(
-        PlannedRun(**{**run, 'values': _frozen(run['values'])})
+        PlannedRun(**run)._replace(values=tuple(map(_hashable, run['values'])))
         for run in content['runs']
       ),
       Search(**content['search']) if 'search' in content else None,
@@ -196,8 +196,17 @@ def read(workdir: pathlib.Path) -> Plan:
     ) from None
 
 
-def _frozen(value: Any) -> Any:
-  """Returns lists as tuples and mappings as text: values are hashable."""
+def _hashable(value: Any) -> Any:
+  """Returns a value with tuples for lists; as text if it has mappings."""
+  value = _with_tuples(value)
+  try:
+    hash(value)
+  except TypeError:
+    return str(value)
+  return value
+
+
+def _with_tuples(value: Any) -> Any:
   if isinstance(value, list):
-    return tuple(_frozen(item) for item in value)
-  return str(value) if isinstance(value, dict) else value
+    return tuple(map(_with_tuples, value))
+  return value

@@ -23,6 +23,7 @@ from tff_algos.experiments import (
   experiment,
   resolved_config,
   session,
+  tables,
   training,
 )
 from tff_algos.experiments.production import drifting
@@ -124,18 +125,32 @@ def test_the_same_data_do_not_drift(parent, tmp_path):
   assert not any(b'/tmp' in content for content in before.values())
 
 
-def test_a_kill_between_table_and_report_leaves_no_report(
-  parent, tmp_path, monkeypatch
+@pytest.mark.parametrize(
+  ('module', 'step'), [(tables, 'write_table'), (sealed_json, 'write')]
+)
+def test_a_kill_on_the_way_to_the_report_leaves_none(
+  parent, tmp_path, monkeypatch, module, step
 ):
   folder, config = parent
   (version,) = (folder / 'dataset' / 'versions').iterdir()
   os.symlink(version, tmp_path / 'dataset')
   drifting.measure(config, tmp_path, folder)
   assert drift_report.read(tmp_path) is not None
-  monkeypatch.setattr(sealed_json, 'write', mock.Mock(side_effect=SystemExit))
+  monkeypatch.setattr(module, step, mock.Mock(side_effect=SystemExit))
   with pytest.raises(SystemExit):
     drifting.measure(config, tmp_path, folder)
   assert drift_report.read(tmp_path) is None
+
+
+def test_a_folder_in_place_of_the_table_costs_no_report(parent, tmp_path):
+  folder, config = parent
+  (version,) = (folder / 'dataset' / 'versions').iterdir()
+  os.symlink(version, tmp_path / 'dataset')
+  (tmp_path / drift.REPORT).write_text('{}')
+  (tmp_path / drift.CLIENTS).mkdir()
+  with pytest.raises(errors.DataError, match='where a file belongs'):
+    drifting.measure(config, tmp_path, folder)
+  assert (tmp_path / drift.REPORT).read_text() == '{}'
 
 
 def test_the_parent_may_have_run_on_another_machine_or_version(

@@ -36,6 +36,9 @@ def test_values_with_mappings_can_be_told_apart(tmp_path):
     (value,) for value in found.axes[0].values
   }
   assert len({*found.axes[0].values}) == 2
+  assert plan_lib.label(found.axes, found.runs[0].values) == (
+    "features=({'name': 'a'},)"
+  )
 
 
 def test_a_search_keeps_its_objective_and_what_was_pruned(tmp_path):

@@ -80,13 +80,14 @@ def test_a_cluster_that_diverged_is_not_the_best(tmp_path, end):
   ('num_clusters', 'score'), [(2, 'accuracy'), (5, 'mse')]
 )
 def test_no_cluster_stands_out_if_all_diverged(tmp_path, num_clusters, score):
-  """Of many clusters none has a label, and an error has no majority class."""
   run = fake_workdir.read(tmp_path, num_clusters=num_clusters, score=score)
   for cluster in range(num_clusters):
     name = f'held_out/upright/cluster_{cluster}/{score}'
     run.rounds.columns[name] = (*['0.5'] * 30, 'nan')
   upright = accuracy_plot.draw(run).axes[0]
   assert max(line.get_linewidth() for line in upright.lines) < 3
+  # Of many clusters only the best would have a label.
+  assert bool(_texts(upright)) == (num_clusters == 2)
 
 
 def test_many_clusters_only_name_the_best(tmp_path):
