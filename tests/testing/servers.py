@@ -23,7 +23,7 @@ def running(
   with (
     server.running(store, config) as ports,
     httpx.Client(
-      base_url=f'http://127.0.0.1:{ports.rest_api_port}', timeout=30
+      base_url=f'http://127.0.0.1:{ports.rest_api_port}', timeout=60
     ) as http,
     grpc.insecure_channel(f'127.0.0.1:{ports.port}') as channel,
   ):
