@@ -64,6 +64,9 @@ def hessian_product(
     data: The examples.
     vector: Like the weights; taken as constant.
   """
+  # Tensors of its own: the objective may hold the given ones as constants, such
+  # as the centre of a proximal term from which clients start.
+  weights = tf.nest.map_structure(tf.identity, weights)
   with tf.GradientTape() as tape:
     tape.watch(weights)
     slope, _ = gradient(objective, weights, data)

@@ -64,6 +64,15 @@ def test_solution_is_that_of_the_normal_equations(weight, capacity):
   assert float(loss.weight) == 8
 
 
+def test_a_start_at_the_centre_is_pulled_as_any_other():
+  """As clients start from the server's model, which is their centre."""
+  data, objective = _data(8), _objective(_WEIGHT)
+  weights, _ = exact_solution.solve(objective, objective.center, data)
+  np.testing.assert_allclose(
+    weights['kernel'][:, 0], _expected(data, _WEIGHT), rtol=2e-5
+  )
+
+
 def test_of_many_solutions_the_nearest_to_the_start_is_taken():
   """Two examples, three weights: start + X^+ (y - X start)."""
   data = _data(2)
