@@ -139,7 +139,7 @@ def test_both_recurrences_have_the_same_gradient(name):
 @_WORDS_FIRST
 def test_a_long_sequence_is_learned(name):
   """The class is the first token, which gradients must reach: 25 steps back."""
-  model = _build(name, places=25, num_outputs=4, hidden_size=16)
+  model = _build(name, places=25, num_outputs=5, hidden_size=16)
   generator = np.random.default_rng(0)
   x = generator.integers(0, 4, (64, 25), np.int32)
   y = tf.constant(x[:, 0])
