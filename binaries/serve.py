@@ -86,18 +86,19 @@ def _main() -> None:
       serve_folder(os.path.join(place, part))
 
   def serve_folder(folder: str) -> None:
+    options = config()
     if prints_tf_serving_config.value:
       from tff_algos.serving import tf_serving_config
 
       out = pathlib.Path(folder).absolute().parent / 'tf_serving'
-      print(tf_serving_config.write(folder, out, config()))
+      print(tf_serving_config.write(folder, out, options))
       return
     # gRPC would log each failed handshake.
     os.environ.setdefault('GRPC_VERBOSITY', 'ERROR')
     from tff_algos.serving import models, server
 
     server.serve_until_signal(
-      models.ModelStore(folder), config(), port_file.value
+      models.ModelStore(folder), options, port_file.value
     )
 
   command.run(main, mirrors_folders=False)
