@@ -8,7 +8,7 @@ def test_datasets_are_built_and_read(measured, tmp_path):
   out = tmp_path / 'rows.json'
   printed = measured(
     'pipeline',
-    *('--side=4', '--examples=2500', '--clients=1000'),
+    *('--side=4', '--examples=6000', '--clients=1000'),
     *('--workers=1', '--dask_workers=1', f'--out={out}'),
   )
   rows = json.loads(out.read_text())
@@ -22,7 +22,7 @@ def test_datasets_are_built_and_read(measured, tmp_path):
     assert row['peak_memory_mib'] > 20  # More than a bare interpreter.
     if row['what'] == 'build':
       # A thousand test examples are read besides.
-      assert row['num_examples'] == 2 * row['num_clients']
+      assert row['num_examples'] == 6 * row['num_clients']
       expected = (row['num_examples'] + 1000) / row['seconds']
       assert row['examples_per_second'] == pytest.approx(expected, rel=0.01)
     else:

@@ -44,13 +44,14 @@ def _first_words():
 
 def _model(section, source):
   x = source.examples(0).x
+  words = {}
+  if x.dtype == np.int32:
+    words = {
+      'vocabulary': ('a', 'b', 'c', 'd'),
+      'special_ids': {'padding': 0, 'unknown': 5},
+    }
   return toys.build(
-    section,
-    x.shape[1:],
-    6,
-    input_dtype=tf.as_dtype(x.dtype),
-    vocabulary=('a', 'b', 'c', 'd'),
-    special_ids={'padding': 0, 'unknown': 5},
+    section, x.shape[1:], 6, input_dtype=tf.as_dtype(x.dtype), **words
   )
 
 

@@ -25,6 +25,12 @@ def test_a_notebook_is_whole(name):
     assert f'notebooks/{path.name}' in (programs.ROOT / page).read_text()
 
 
+def test_a_notebook_shows_the_present_version_of_its_data_set(digits_dataset):
+  """Whoever raises `manifest.CODE_VERSION` executes the notebooks again."""
+  (version,) = (digits_dataset / 'dataset' / 'versions').iterdir()
+  assert version.name in (notebooks.FOLDER / 'ten_minutes.ipynb').read_text()
+
+
 @pytest.mark.verify
 @pytest.mark.parametrize('name', notebooks.names())
 def test_a_notebook_prints_what_it_shows(name):

@@ -50,6 +50,9 @@ _NOT_RUN = (
     ('benchmarks/README.md', part, 'minutes: accelerator_test.py')
     for part in ('accelerator.pack', 'mlp1000.pyz', 'accelerator.report')
   ),
+  ('docs/accelerators.md', 'nvidia-cuda-mps', 'needs a GPU'),
+  ('docs/accelerators.md', 'XLA_PYTHON', 'needs a GPU'),
+  ('docs/accelerators.md', 'binaries.sweep', _SWEEP),
   ('docs/airflow.md', '', 'needs Airflow and the network'),
   ('docs/data_engineering.md', 'make bench-data', 'several minutes'),
   (

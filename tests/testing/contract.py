@@ -113,6 +113,7 @@ VARIANTS = {
         'refit_interval': 2,
       },
     },
+    'balanced_factors': {**_HOST, 'averaging': 'balanced_factors'},
     'kernels': {**_HOST, 'averaging': 'kernels'},
   },
   'ifca': {
