@@ -80,10 +80,7 @@ def from_dict(
       raise errors.ConfigError(f'{message}. {advice}' if advice else message)
   arguments = {}
   for name, field in fields.items():
-    has_default = (
-      field.default is not dataclasses.MISSING
-      or field.default_factory is not dataclasses.MISSING
-    )
+    has_default = default_of(field) is not dataclasses.MISSING
     if values.get(name) is not None or (name in values and has_default):
       arguments[name] = _convert(hints[name], values[name], f'{path}.{name}')
     elif not has_default:
