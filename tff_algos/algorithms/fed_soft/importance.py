@@ -85,10 +85,11 @@ def best_cluster_counts(losses: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 def without_estimate(
   importance_weights: Array, clients: Array, smoother: float
 ) -> Array:
-  """Returns the clients that lack the estimate that others have.
+  """Returns the clients without an estimate.
 
-  Those that dropped out or were invalid in round 1, and those that joined in a
-  continued run. An estimate of the smoother for each cluster counts as none.
+  Those that were not available, dropped out or were invalid in round 1, and
+  those that joined in a continued run. An estimate of the smoother for each
+  cluster counts as none.
 
   Args:
     importance_weights: `[num_clients, num_clusters]` float32.
@@ -96,8 +97,7 @@ def without_estimate(
     smoother: Importance in every cluster before the first estimation.
   """
   rows = np.asarray(importance_weights)[clients]
-  lacks = (rows == np.float32(smoother)).all(axis=1)
-  return clients[lacks & ~lacks.all()]
+  return clients[(rows == np.float32(smoother)).all(axis=1)]
 
 
 def fixed_weights(
