@@ -15,7 +15,7 @@ def write(
 ) -> None:
   """Writes rounds of a third of the clients, half of the trained averaged."""
   log = audit_log.AuditLog(workdir)
-  log.resume(0)
+  log.resume(0, {})
   for round_num in range(first_round, first_round + num_rounds):
     generator = seeds.numpy_generator(0, 'fake_audit', round_num)
     active = generator.permutation(client_ids)[: max(3, len(client_ids) // 3)]

@@ -75,7 +75,7 @@ class Auditor:
     """Truncates the log after a round."""
     self._entry, self._arrays = {}, {}
     self._is_at_start = round_num == 0
-    self._log.resume(round_num)
+    self._log.resume(round_num, entries)
     self._observer.resume(round_num, entries)
 
   def record(

@@ -25,6 +25,7 @@ UPLOADS = 'uploads'
 # Content of a log: nothing, digests of all uploads and models, or these
 # themselves.
 LEVELS = (NONE, DIGESTS, UPLOADS)
+_NAME = 'audit/log.jsonl'
 
 Entry = Mapping[str, Any]
 
@@ -47,23 +48,32 @@ class AuditLog:
     """Returns the entries of the log's files; empty before the first round."""
     if not self._previous:
       return {}
-    name = f'{self._path.parent.name}/{self._path.name}'
-    return {**self._arrays.entries, name: self._lines.entry(grows=True)}
+    return {**self._arrays.entries, _NAME: self._lines.entry(grows=True)}
 
-  def resume(self, round_num: int) -> None:
+  def resume(self, round_num: int, entries: records.Entries) -> None:
     """Removes all rounds after `round_num`; with 0, all rounds.
 
+    Args:
+      round_num: The round.
+      entries: Checked entries of the records until it; without that of the log,
+        its lines are taken as they are.
+
     Raises:
+      DataError: If a log without a checked entry has a damaged line.
       InfrastructureError: If the files cannot be written.
     """
     kept = []
-    if round_num and self._path.exists():
+    entry = entries.get(_NAME)
+    if entry:
+      kept = records.read_part(self._path, entry).splitlines(keepends=True)
+    elif round_num and self._path.exists():
+      remedy = 'remove the log to go on without it'
       kept = [
         line
-        for line in _whole_lines(self._path)
-        if json.loads(line)['round'] <= round_num
+        for told, line in _parse(self._path, remedy)
+        if told['round'] <= round_num
       ]
-    self._arrays.resume(round_num, {})
+    self._arrays.resume(round_num, entries)
     self._previous = _sha256(kept[-1]) if kept else ''
     self._lines = records.Growth(b''.join(kept))
     if self._path.parent.exists():
@@ -98,7 +108,7 @@ class AuditLog:
 
 def path_of(workdir: str | os.PathLike[str]) -> pathlib.Path:
   """Returns the file of a run's log."""
-  return pathlib.Path(workdir, 'audit', 'log.jsonl')
+  return pathlib.Path(workdir, _NAME)
 
 
 def read(workdir: str | os.PathLike[str]) -> list[tuple[Entry, str]]:
@@ -113,18 +123,8 @@ def read(workdir: str | os.PathLike[str]) -> list[tuple[Entry, str]]:
       f'{path} is missing. Train with --config.algorithm.audit=digests (or '
       'uploads) to have one'
     )
-  found = []
-  for number, line in enumerate(_whole_lines(path), start=1):
-    try:
-      entry = json.loads(line)
-      _ = entry['round'], entry['previous']
-    except (ValueError, KeyError, TypeError) as error:
-      raise errors.DataError(
-        f'{path}, line {number}, is no entry of a log ({error!r}); copy the '
-        'log again from its workdir, or train again'
-      ) from None
-    found.append((entry, _sha256(line)))
-  return found
+  remedy = 'copy the log again from its workdir, or train again'
+  return [(entry, _sha256(line)) for entry, line in _parse(path, remedy)]
 
 
 def read_arrays(
@@ -146,10 +146,32 @@ def read_arrays(
     raise ValueError(f'{path} cannot be read: {error}') from error
 
 
-def _whole_lines(path: pathlib.Path) -> list[bytes]:
-  """Returns all complete lines; a killed process may leave a partial one."""
+def _parse(path: pathlib.Path, remedy: str) -> list[tuple[Entry, bytes]]:
+  """Returns each round's entry and its line.
+
+  Without the last line if it is not complete: a killed process may leave one.
+
+  Args:
+    path: The log.
+    remedy: What to do if a line is no entry.
+
+  Raises:
+    DataError: If a line is no entry.
+  """
+  found = []
   lines = path.read_bytes().splitlines(keepends=True)
-  return [line for line in lines if line.endswith(b'\n')]
+  for number, line in enumerate(lines, start=1):
+    if not line.endswith(b'\n'):
+      continue
+    try:
+      entry = json.loads(line)
+      _ = entry['round'], entry['previous']
+    except (ValueError, KeyError, TypeError) as error:
+      raise errors.DataError(
+        f'{path}, line {number}, is no entry of a log ({error!r}); {remedy}'
+      ) from None
+    found.append((entry, line))
+  return found
 
 
 def _sha256(line: bytes) -> str:

@@ -13,7 +13,7 @@ from tff_algos.core import durable, errors, records
 
 def _write(folder, rounds, start=None, arrays=True):
   log = audit_log.AuditLog(folder)
-  log.resume(start or 0)
+  log.resume(start or 0, {})
   for round_num in rounds:
     kept = {'w': np.full(3, round_num)} if arrays else {}
     log.append({'round': round_num, 'said': f'r{round_num}'}, kept)
@@ -54,6 +54,22 @@ def test_resume_cuts_off_what_will_be_written_again(tmp_path):
   assert _lines(tmp_path) == whole
   names = sorted(path.name for path in folder.glob('round_*'))
   assert names == [f'round_{n:06d}.npz' for n in (1, 2, 3, 4)]
+
+
+def test_resume_parses_no_line_that_a_record_covers_or_that_it_cuts_off(
+  tmp_path,
+):
+  entries = _write(tmp_path, [1, 2]).entries()
+  whole = _lines(tmp_path)
+  log = tmp_path / 'audit' / 'log.jsonl'
+  for line in ('no entry', '3', '{}'):
+    log.write_text('\n'.join([*whole, line, '']))
+    # Without a record of the log, each line is asked for its round.
+    text = 'line 3, is no entry of a log .*; remove the log to go on without it'
+    with pytest.raises(errors.DataError, match=text):
+      audit_log.AuditLog(tmp_path).resume(2, {})
+    audit_log.AuditLog(tmp_path).resume(2, entries)
+    assert _lines(tmp_path) == whole
 
 
 def test_entries_before_a_checkpoint_outlast_a_power_loss(tmp_path):
@@ -146,7 +162,7 @@ def test_entries_cover_the_log_and_its_arrays(tmp_path):
   log.append({'round': 3}, {})
   assert records.first_problem(tmp_path, entries) is None
   again = audit_log.AuditLog(tmp_path)
-  again.resume(2)
+  again.resume(2, entries)
   assert again.entries() == entries
   path = tmp_path / 'audit' / 'log.jsonl'
   path.write_bytes(path.read_bytes().replace(b'"round": 1', b'"round": 7'))

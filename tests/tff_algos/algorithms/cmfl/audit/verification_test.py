@@ -62,7 +62,7 @@ def _arrays(uploads=_UPLOADS, before=_MODELS[0], proposed=_MODELS[1]):
 
 def _faults(folder, entry, arrays=None, rules=_RULES):
   log = audit_log.AuditLog(folder)
-  log.resume(0)
+  log.resume(0, {})
   log.append(entry, _arrays() if arrays is None else arrays)
   (verdict,) = verification.verify(folder, rules)
   return verdict.faults
