@@ -305,6 +305,18 @@ def _check_personalization(opened: session.Session) -> None:
       'or patience to 0'
     )
   first, last = _first_round(opened), opened.training.num_rounds
+  privacy = opened.config.privacy
+  is_solved = not privacy.noise_multiplier and (
+    not 0 < privacy.num_rounds < last
+  )
+  if interval > 1 and privacy.target_epsilon and not is_solved:
+    raise errors.ConfigError(
+      f'config.algorithm.{option} is {interval}: with '
+      f'config.privacy.target_epsilon {privacy.target_epsilon:g} a run may end '
+      'before it, its budget spent; set config.privacy.noise_multiplier to 0 '
+      f'and config.privacy.num_rounds to 0 or at least {last}, so that the '
+      'noise is solved for all rounds, or target_epsilon to 0'
+    )
   newest = last - last % interval
   if newest == last:
     return

@@ -21,7 +21,7 @@ from tff_algos.experiments import (
   session,
   training,
 )
-from tff_algos.privacy import accounting
+from tff_algos.privacy import accounting, mechanism
 from tff_algos.runtimes.distributed import process_cluster
 from tff_algos.training import continuation, loop, restarts, selection
 
@@ -56,7 +56,7 @@ def test_more_rounds_go_on_and_fewer_are_refused(
 
 
 def test_the_last_round_has_personalized_models_of_its_own(caplog):
-  def check(interval, first, last, *, patience=0, **options):
+  def check(interval, first, last, *, patience=0, privacy=(), **options):
     section = options
     if 'name' not in options:
       section = {
@@ -64,7 +64,10 @@ def test_the_last_round_has_personalized_models_of_its_own(caplog):
         **{'schedule': 'after', **options},
       }
     opened = types.SimpleNamespace(
-      config=types.SimpleNamespace(algorithm=algorithms.parse_config(section)),
+      config=types.SimpleNamespace(
+        algorithm=algorithms.parse_config(section),
+        privacy=mechanism.PrivacyConfig(*privacy),
+      ),
       parent=types.SimpleNamespace(round_num=first) if first else None,
       training=loop.TrainingConfig(
         num_rounds=last,
@@ -78,6 +81,11 @@ def test_the_last_round_has_personalized_models_of_its_own(caplog):
     check(*fits)
   check(30, 0, 20, schedule='beside')  # Not an option of this schedule.
   check(20, 0, 40, patience=2)
+  # Noise for all rounds, noise without a budget, and a training every round.
+  check(20, 0, 40, privacy=(0.0, 8.0))
+  check(20, 0, 40, privacy=(0.0, 8.0, 1e-5, 50))
+  check(20, 0, 40, privacy=(1.0, 0.0, 1e-5, 20))
+  check(1, 0, 40, privacy=(1.0, 8.0))
   check(0, 0, 40, name='partial_fed_avg')  # Never, which is its default.
   assert not caplog.text
   text = (
@@ -89,6 +97,13 @@ def test_the_last_round_has_personalized_models_of_its_own(caplog):
     check(30, 30, 40)
   with pytest.raises(errors.ConfigError, match='patience .* a multiple of it'):
     check(20, 0, 20, patience=1)
+  for privacy in ((1.0, 8.0), (0.0, 8.0, 1e-5, 39)):
+    with pytest.raises(
+      errors.ConfigError,
+      match='is 20: with config.privacy.target_epsilon 8 a run may end before '
+      'it, .*noise_multiplier to 0 and .*num_rounds to 0 or at least 40',
+    ):
+      check(20, 0, 40, privacy=privacy)
   partial = {'name': 'partial_fed_avg', 'personalization_interval': 50}
   text = "1 to 40 all clients' personalized models are trained in no round"
   with pytest.raises(errors.ConfigError, match=text):
