@@ -129,7 +129,10 @@ class Carrier:
         moved[np.ix_(kept, kept)] = old[np.ix_(origin[kept], origin[kept])]
         return moved
       case _:  # CLIENTS, STAYING and CLUSTER.
-        rows = np.concatenate([old, next(self._archive, old[:0])])
+        # A run whose options had no such rows archived none.
+        num_departed = len(self._has_state) - self._moves.num_old
+        none = np.repeat(initial[:1], num_departed, axis=0)
+        rows = np.concatenate([old, next(self._archive, none)])
         self.known_rows.append(rows)
         moved = np.array(initial)
         takes = stays if rule is carrying.STAYING else origin >= 0

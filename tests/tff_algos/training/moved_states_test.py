@@ -35,6 +35,23 @@ def test_rows_move_with_their_clients():
     assert rows.tolist() == [[1], [2], [3], [7]]
 
 
+def test_without_archived_rows_who_had_left_has_the_initial_row():
+  """FedSoft archives no importance in a run with `fixed_importance`."""
+  carrier = moved_states.Carrier(
+    carrying.Carry({'value': carrying.CLIENTS}),
+    _MOVES,
+    _GONE._replace(server_rows=()),
+    np.ones(4, bool),
+    False,
+  )
+  old, initial = np.array([[1.0], [2.0], [3.0]]), np.full((4, 1), 0.5)
+  moved = carrier.move(_State(old), _State(initial)).value
+  assert moved.tolist() == [[1], [0.5], [3], [0.5]]
+  # Who does not return is archived again.
+  (rows,) = carrier.known_rows
+  assert rows.tolist() == [[1], [2], [3], [0.5]]
+
+
 def test_rows_of_who_stays_move_and_who_returns_is_initial():
   old, initial = [[1.0], [2.0], [3.0]], [[0.0]] * 4
   moved, _ = _move(carrying.STAYING, old, initial)
