@@ -2,7 +2,6 @@
 
 In reading order:
   filter_decomposition  the round around a host: options, phases, plan
-  host_checks           hosts and options that fit together
   filter_groups         atoms, coefficients, head and other weights by name
   grouped_aggregation   the host's mean, group by group (Algorithm 1)
   slow_weights          groups that travel every few rounds (Algorithm 2)

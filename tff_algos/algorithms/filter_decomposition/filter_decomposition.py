@@ -25,7 +25,7 @@ Readings: fast_groups are atoms and head, as printed in Algorithm 2; the text
   has ('atoms',). The head is the last layer, all other layers are slow.
   `schedule.fast_rounds` sets the treatment of coefficients in fast rounds.
 Hosts that keep states of all groups at clients (SCAFFOLD, FedDyn, FedDC) have
-  no fast rounds, see `host_checks`.
+  no fast rounds, and no averages that factor kernels anew.
 Reductions (tested): slow_period = 1 and no local atoms = the host on the same
   network, bit for bit; so is the global model with local atoms.
 Cost: the host's; in a fast round without the slow groups, both ways. As in the
@@ -44,7 +44,6 @@ import tensorflow as tf
 from tff_algos.algorithms.filter_decomposition import (
   filter_groups,
   grouped_aggregation,
-  host_checks,
   slow_weights,
 )
 from tff_algos.algorithms.filter_decomposition import (
@@ -54,8 +53,8 @@ from tff_algos.core import algorithm, checks, errors
 from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
-from tff_algos.rounds import composer
-from tff_algos.stages.server import global_model
+from tff_algos.rounds import aggregation, composer
+from tff_algos.stages.server import global_model, server_optimizer
 
 AVERAGINGS = ('factors', 'balanced_factors', 'kernels')
 
@@ -213,17 +212,62 @@ def build_filter_decomposition(
 
 def _check(model, host, config):
   slow_period, own = config.schedule.slow_period, config.local_atoms.own
-  host_checks.check_takes_mean(host)
+  _check_takes_mean(host)
   if slow_period > 1:
     slow_weights.check_fits(model, config.schedule)
-    host_checks.check_has_fast_rounds(host, config.host.options, slow_period)
+    _check_has_fast_rounds(host, config.host.options, slow_period)
   if config.factors_anew:
     filter_groups.check_has_atoms(model, f'averaging {config.averaging!r}')
-    host_checks.check_forgets_factors(
-      host, config.host.options, config.averaging
-    )
+    _check_forgets_factors(host, config.host.options, config.averaging)
   if config.local_atoms.is_on:
     filter_groups.check_has_atoms(model, f'local_atoms.own {own!r}')
+
+
+def _check_takes_mean(host):
+  """Raises ConfigError unless the host takes the mean of `local_weights`."""
+  aggregator = host.phases['train'].aggregation['local_weights']
+  if not isinstance(aggregator, aggregation.WeightedMean):
+    raise errors.ConfigError(
+      f'host {host.name!r} takes no mean of its local_weights, which filter '
+      "decomposition parts by groups; give it the aggregation rule 'mean', "
+      'without mixes_nearest_neighbors'
+    )
+
+
+def _check_has_fast_rounds(host, options, slow_period):
+  """Raises ConfigError if some weights of the host cannot stay behind."""
+  step = getattr(options, 'server_optimizer', None)
+  reason = None
+  if host.phases['train'].uses_client_state:
+    reason = 'lets clients keep what they learn of all groups'
+  elif step is not None and step.name == 'adam':
+    reason = "has server_optimizer 'adam', which counts the steps of all groups"
+  if reason:
+    raise errors.ConfigError(
+      f'slow_period is {slow_period}, but host {host.name!r} {reason} in every '
+      'round; set slow_period to 1 or take host fed_avg with server_optimizer '
+      "'sgd', whose clients keep no optimizer's state"
+    )
+
+
+def _check_forgets_factors(host, options, averaging):
+  """Raises ConfigError unless all that the host has is the mean of a round.
+
+  For averages whose kernels are factored anew: what belongs to the factors of
+  one round means nothing beside those of the next.
+  """
+  reason = None
+  if host.phases['train'].uses_client_state:
+    reason = 'lets clients keep what they learn of the factors'
+  elif getattr(options, 'server_optimizer', None) != server_optimizer.REPLACE:
+    reason = 'goes from the old factors towards the new'
+  if reason:
+    raise errors.ConfigError(
+      f'averaging {averaging!r} factors the kernels anew in every round, but '
+      f"host {host.name!r} {reason}; set averaging to 'factors', or take host "
+      "fed_avg with server_optimizer 'sgd', learning_rate 1 and no momentum, "
+      "whose clients keep no optimizer's state"
+    )
 
 
 def _wrap(phase, model, config, is_full):
@@ -267,7 +311,7 @@ def _build_work(phase, model, config):
     version = client_input
     if config.schedule.persists:
       client_input = ()
-      # Hosts with fast rounds send the model alone, see `host_checks`.
+      # Hosts with fast rounds send the model alone, see `_check`.
       message = client_state.slow.start(received, version)
     host_state = client_state.host if phase.uses_client_state else ()
     output = phase.client_work(message, client_input, host_state, data, seed)

@@ -324,12 +324,8 @@ def test_host_options_are_resolved_and_checked():
       "host 'fed_avg' takes no mean of its local_weights",
     ),
     (
-      {'host': factored.host('fed_dyn'), 'schedule': {'slow_period': 2}},
-      "host 'fed_dyn' lets clients keep",
-    ),
-    (
-      {'host': factored.host('scaffold'), 'averaging': 'kernels'},
-      "host 'scaffold' lets clients keep",
+      {'host': factored.host(aggregation={'mixes_nearest_neighbors': True})},
+      'takes no mean .*, without mixes_nearest_neighbors',
     ),
     (
       {
@@ -351,6 +347,53 @@ def test_a_wrong_section_is_refused(section, text):
   section = {'name': 'filter_decomposition', **section}
   with pytest.raises(errors.ConfigError, match=text):
     registry.build_algorithm(registry.parse_config(section), factored.model())
+
+
+def _server(name='sgd', learning_rate=1.0, momentum=0.0):
+  options = {'name': name, 'learning_rate': learning_rate, 'momentum': momentum}
+  return {'server_optimizer': options}
+
+
+_KEPT = {'local_training': {'keeps_optimizer_state': True}}
+
+
+def test_a_momentum_of_the_server_may_be_fast():
+  factored.build(
+    factored.host(**_server(momentum=0.9)), schedule={'slow_period': 2}
+  )
+
+
+@pytest.mark.parametrize(
+  ('name', 'options', 'text'),
+  [
+    ('scaffold', {}, "host 'scaffold' lets clients keep what they learn"),
+    ('fed_dc', {}, "host 'fed_dc' lets clients keep what they learn"),
+    ('fed_dyn', {}, "host 'fed_dyn' lets clients keep what they learn"),
+    ('fed_avg', _server('adam'), "has server_optimizer 'adam', which counts"),
+    ('fed_avg', _KEPT, "whose clients keep no optimizer's state"),
+  ],
+)
+def test_hosts_of_which_no_weights_can_stay_behind(name, options, text):
+  with pytest.raises(errors.ConfigError, match=f'slow_period is 3, .*{text}'):
+    factored.build(factored.host(name, **options), schedule={'slow_period': 3})
+
+
+@pytest.mark.parametrize(
+  ('name', 'options', 'text'),
+  [
+    ('scaffold', {}, 'lets clients keep what they learn of the factors'),
+    ('fed_dc', {}, 'lets clients keep'),
+    ('fed_dyn', {}, 'lets clients keep'),
+    ('fed_avg', _server('adam'), 'goes from the old factors towards the new'),
+    ('fed_avg', _server(learning_rate=0.5), 'goes from the old factors'),
+    ('fed_avg', _server(momentum=0.9), 'goes from the old factors'),
+    ('fed_avg', _KEPT, "lets .*, whose clients keep no optimizer's state"),
+  ],
+)
+def test_hosts_that_remember_factors(name, options, text):
+  text = f"averaging 'kernels' .* but host '{name}' {text}"
+  with pytest.raises(errors.ConfigError, match=text):
+    factored.build(factored.host(name, **options), averaging='kernels')
 
 
 @pytest.mark.parametrize(
