@@ -2,21 +2,28 @@
 
 Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), Algorithm 2. The result is a
 function of ballot, statements, behaviours and fates of messages.
+
+The network is simulated on a virtual clock: every envelope is delivered once
+for each delay in its fate: never if there is none (lost), twice if there are
+two (duplicated). Envelopes with different delays may be reordered.
 """
 
 import collections
 import dataclasses
-from collections.abc import Mapping
+import heapq
+import itertools
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
-from tff_algos.algorithms.cmfl.consensus import (
-  authentication,
-  in_process,
-  quorum,
-)
+from tff_algos.algorithms.cmfl.consensus import authentication, quorum
 from tff_algos.algorithms.cmfl.consensus import ballot as ballot_lib
 from tff_algos.algorithms.cmfl.consensus import endpoint as endpoint_lib
 from tff_algos.algorithms.cmfl.consensus import member as member_lib
 from tff_algos.core import errors
+
+# From the number of envelopes sent before an envelope, and the envelope, to the
+# delay of each of its copies in seconds.
+Fate: TypeAlias = Callable[[int, endpoint_lib.Envelope], tuple[float, ...]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,12 +55,18 @@ class Agreement:
   outcomes: Mapping[str, member_lib.Outcome]
 
 
+def steady(number: int, envelope: endpoint_lib.Envelope) -> tuple[float, ...]:
+  """Returns the fate of 10 ms, once, of every envelope."""
+  del number, envelope
+  return (0.01,)
+
+
 def agree(
   ballot: ballot_lib.Ballot,
   proposals: Mapping[str, str],
   *,
   behaviours: Mapping[str, str] | None = None,
-  fate: in_process.Fate = in_process.steady,
+  fate: Fate = steady,
 ) -> Agreement:
   """Runs one vote to its end.
 
@@ -96,7 +109,7 @@ def agree(
     )
     for member in ballot.committee
   }
-  num_messages, num_bytes = in_process.run(endpoints, fate)
+  num_messages, num_bytes = run(endpoints, fate)
   honest = [
     member
     for member in ballot.committee
@@ -117,6 +130,56 @@ def agree(
     suspects=_suspects(ballot, endpoints),
     outcomes=outcomes,
   )
+
+
+def run(
+  endpoints: Mapping[str, endpoint_lib.Endpoint], fate: Fate
+) -> tuple[int, int]:
+  """Runs the members until no message and no timer is pending.
+
+  Args:
+    endpoints: Endpoints by member.
+    fate: Delays and losses of their envelopes.
+
+  Returns:
+    The numbers of messages and of bytes sent, including lost and forged ones.
+
+  Raises:
+    ConfigError: If a delay is negative.
+  """
+  numbers = itertools.count()  # Orders events at the same time.
+  agenda: list[tuple[float, int, str, bytes | None]] = []
+  num_messages = num_bytes = 0
+
+  def carry(now: float, envelopes: list[endpoint_lib.Envelope]) -> None:
+    nonlocal num_messages, num_bytes
+    for envelope in envelopes:
+      for delay in fate(num_messages, envelope):
+        if not delay >= 0:
+          raise errors.ConfigError(f'a delay must be >= 0 seconds, got {delay}')
+        event = now + delay, next(numbers), envelope.recipient, envelope.sealed
+        heapq.heappush(agenda, event)
+      num_messages += 1
+      num_bytes += len(envelope.sealed)
+
+  def schedule(member: str, endpoint: endpoint_lib.Endpoint) -> None:
+    if endpoint.wake_time is not None:
+      heapq.heappush(agenda, (endpoint.wake_time, next(numbers), member, None))
+
+  for member, endpoint in endpoints.items():
+    carry(0.0, endpoint.start(0.0))
+    schedule(member, endpoint)
+  while agenda:
+    now, _, member, sealed = heapq.heappop(agenda)
+    endpoint = endpoints[member]
+    before = endpoint.wake_time
+    if sealed is not None:
+      carry(now, endpoint.deliver(now, sealed))
+    elif before == now:  # Otherwise its timer has been reset since.
+      carry(now, endpoint.wake(now))
+    if endpoint.wake_time != before:
+      schedule(member, endpoint)
+  return num_messages, num_bytes
 
 
 def _result(outcomes: Mapping[str, member_lib.Outcome]) -> member_lib.Outcome:

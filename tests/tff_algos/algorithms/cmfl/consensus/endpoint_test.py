@@ -1,10 +1,7 @@
 """Bytes in, bytes out; forgeries end here."""
 
-import pytest
-
 from tests.testing import committees
-from tff_algos.algorithms.cmfl.consensus import endpoint, messages
-from tff_algos.core import errors
+from tff_algos.algorithms.cmfl.consensus import messages
 
 
 def test_messages_are_sealed_for_their_receivers():
@@ -39,9 +36,3 @@ def test_what_no_member_sealed_is_refused_and_counted():
   assert endpoints['m1'].num_refused == 4
   assert len(endpoints['m1'].deliver(0.1, to_one.sealed)) == 1
   assert endpoints['m1'].num_refused == 4
-
-
-def test_unknown_behaviour():
-  opened = committees.open_ballot(1)
-  with pytest.raises(errors.ConfigError, match="'honest', 'silent', 'lying'"):
-    endpoint.Endpoint(opened, 'm0', committees.TRUTH, {}, 'rude')
