@@ -219,12 +219,6 @@ def test_second_form_with_a_strong_pull_keeps_all_near_the_mean():
   )
 
 
-def test_larger_cohorts_than_there_are_clients_are_refused():
-  text = 'cohort_size is 4, but only 3 of the 4 clients have training examples'
-  with pytest.raises(errors.ConfigError, match=text):
-    _run(cohort_size=4)
-
-
 @pytest.mark.parametrize(
   ('options', 'text'),
   [
