@@ -55,6 +55,16 @@ def check_concentration(value: float) -> float:
   return value
 
 
+def check_timeout(name: str, value: float) -> float:
+  """Raises ConfigError unless `value` is a number of seconds > 0, up to a day.
+
+  Sockets overflow from some 300 years on.
+  """
+  if not _is_number(value) or not 0 < value <= 86_400:
+    _fail(name, value, 'a number of seconds > 0 and <= 86400')
+  return value
+
+
 def check_at_least(name: str, value: float, minimum: float) -> float:
   """Raises ConfigError unless `value` is a finite number >= minimum."""
   if not _is_number(value) or value < minimum:

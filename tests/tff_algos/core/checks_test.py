@@ -45,6 +45,14 @@ def test_check_positive_refuses_anything_else(value):
     checks.check_positive('rate', value)
 
 
+def test_check_timeout():
+  for value in (1e-3, 30, 86_400.0):
+    assert checks.check_timeout('wait', value) == value
+  for value in (0, 86_400.1, _HUGE, *_NOT_NUMBERS):
+    with _refused('^wait must be a number of seconds > 0 and <= 86400, got '):
+      checks.check_timeout('wait', value)
+
+
 def test_check_at_least():
   assert checks.check_at_least('weight', 0.5, 0.5) == 0.5
   for value in (0.49, _HUGE, *_NOT_NUMBERS):

@@ -29,7 +29,8 @@ class PjrtConfig:
       (`core.model`), and vectorizes otherwise.
     cache: Folder of compiled programs; empty for
       `pjrt` in `core.cache_folder`.
-    start_timeout_seconds: Maximal wait for the worker to answer, > 0.
+    start_timeout_seconds: Maximal wait for the worker to answer, > 0, at
+      most a day.
   """
 
   python: str = ''
@@ -41,7 +42,7 @@ class PjrtConfig:
   def __post_init__(self):
     checks.check_one_of('form', self.form, FORMS)
     checks.check_int('clients_per_block', self.clients_per_block, minimum=0)
-    checks.check_positive('start_timeout_seconds', self.start_timeout_seconds)
+    checks.check_timeout('start_timeout_seconds', self.start_timeout_seconds)
 
   @property
   def python_path(self) -> pathlib.Path:

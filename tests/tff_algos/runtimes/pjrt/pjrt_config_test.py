@@ -17,7 +17,12 @@ def test_paths_are_those_given_or_the_usual_ones():
 
 
 @pytest.mark.parametrize(
-  'options', [{'clients_per_block': -1}, {'start_timeout_seconds': 0.0}]
+  'options',
+  [
+    {'clients_per_block': -1},
+    {'start_timeout_seconds': 0.0},
+    {'start_timeout_seconds': 1e10},
+  ],
 )
 def test_options_out_of_range_are_refused(options):
   with pytest.raises(errors.ConfigError, match=next(iter(options))):

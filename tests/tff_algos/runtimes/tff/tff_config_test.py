@@ -8,6 +8,7 @@ from tff_algos.runtimes.tff import tff_config
   ('option', 'value'),
   [
     ('start_timeout_seconds', 0),
+    ('start_timeout_seconds', 1e10),
     ('max_concurrent_calls', -2),
     ('workers', ('10.0.0.7:8000', 'nowhere')),
   ],
