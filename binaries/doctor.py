@@ -29,7 +29,6 @@ _WORKDIR = flags.DEFINE_string(
 
 _LOCK = pathlib.Path(__file__).parents[1] / 'requirements.lock'
 _QUICK_SECONDS = 10.0
-_WORKER_SECONDS = 30.0
 _IMPORT_SECONDS = 120.0
 # Time of a check in addition to the programs that it runs.
 _MARGIN_SECONDS = 15.0
@@ -78,7 +77,6 @@ def _slow_checks() -> Mapping[str, Callable[[], result.CheckResult]]:
         pjrt_config.PjrtConfig().python_path, _IMPORT_SECONDS
       ),
     ),
-    'tff worker': lambda: network.check_worker(_WORKER_SECONDS),
     'tff': lambda: software.check_tff(software.ask_tff(_IMPORT_SECONDS)),
   }
 

@@ -64,13 +64,14 @@ _ONLY_MODULES = {
   },
   ('pipelines', rooms.EXPORT): {'manifest', 'versions'},
   ('pipelines', rooms.SERVING): {'served_model'},
-  (rooms.DIAGNOSTICS, rooms.CORE): {'errors'},
+  # Its subprocess alone imports them, since an import may be what fails.
+  (rooms.DIAGNOSTICS, rooms.CORE): set(),
+  (rooms.DIAGNOSTICS, rooms.RUNTIMES): set(),
   ('configs', rooms.CORE): {'config'},
   ('configs', rooms.MODELS): {'registry'},
   ('configs', rooms.ALGORITHMS): {'registry'},
   ('configs', rooms.EXPERIMENTS): {'experiment'},
   ('configs', 'pipelines'): {'registry'},
-  (rooms.DIAGNOSTICS, rooms.RUNTIMES): {'local_worker'},
 }
 
 # What a pure function may not reach: files, clocks, processes, the world.

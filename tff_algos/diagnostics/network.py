@@ -2,10 +2,8 @@
 
 import contextlib
 import socket
-import time
 from collections.abc import Mapping
 
-from tff_algos.core import errors
 from tff_algos.diagnostics import result
 
 _PROXY_VARIABLES = ('grpc_proxy', 'http_proxy', 'https_proxy', 'all_proxy')
@@ -55,25 +53,4 @@ def check_proxies(environment: Mapping[str, str]) -> result.CheckResult:
     f'{", ".join(proxies)} set, and no_proxy does not exempt loopback',
     'Our programs ignore proxies on loopback; others, such as curl, need '
     '`export no_proxy=localhost,127.0.0.1`.',
-  )
-
-
-def check_worker(timeout_seconds: float) -> result.CheckResult:
-  """Checks that TFF's worker starts, responds and stops."""
-  # Imported here, since this import may be what fails.
-  from tff_algos.runtimes.tff import local_worker
-
-  started = time.monotonic()
-  try:
-    with local_worker.LocalWorker(start_timeout_seconds=timeout_seconds):
-      seconds = time.monotonic() - started
-  except errors.RuntimeFailureError as error:
-    return result.CheckResult(
-      'tff worker',
-      'fail',
-      str(error),
-      'If it exited by itself, see its output and the checks above.',
-    )
-  return result.CheckResult(
-    'tff worker', 'ok', f'answered after {seconds:.1f} s'
   )

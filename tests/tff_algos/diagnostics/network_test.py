@@ -1,11 +1,10 @@
-"""Tests of the checks of the loopback network and TFF's worker."""
+"""Tests of the checks of the loopback network."""
 
 import socket
 
 import pytest
 
 from tff_algos.diagnostics import network
-from tff_algos.runtimes.tff import local_worker
 
 
 def test_loopback_works_here():
@@ -39,17 +38,3 @@ def test_proxies(environment, status):
 def test_proxy_passwords_are_not_shown():
   found = network.check_proxies({'http_proxy': 'http://me:secret@p'})
   assert 'secret' not in found.found
-
-
-def test_worker_answers_here():
-  assert network.check_worker(30.0).status == 'ok'
-
-
-def test_worker_that_dies_is_quoted(monkeypatch, tmp_path):
-  binary = tmp_path / 'worker'
-  binary.write_text('#!/bin/sh\necho no such library >&2\nkill -4 $$\n')
-  binary.chmod(0o755)
-  monkeypatch.setattr(local_worker, 'find_worker_binary', lambda: binary)
-  found = network.check_worker(30.0)
-  assert found.status == 'fail'
-  assert 'SIGILL' in found.found and 'no such library' in found.found
