@@ -1,9 +1,10 @@
-"""The commands of all pages name configs, options and targets that exist.
+"""The commands of all pages name configs, options, axes and targets that exist.
 
 `printed_commands_test.py` runs those in code blocks, `data_engineering_test.py` those
 of its page; `tests/binaries/command_test.py` compares all flags with the programs'.
 """
 
+import json
 import re
 import shlex
 import sys
@@ -15,7 +16,9 @@ from ml_collections import config_flags
 from pipelines.engines import runner
 from tests.testing import programs
 from tff_algos.core import plugins
-from tff_algos.experiments import experiment
+from tff_algos.experiments import config_file, experiment
+from tff_algos.experiments.sweeps import comparison, grid, ranges, search
+from tff_algos.reports.sweep import plan
 
 _PAGES = [
   *(programs.ROOT / 'docs').glob('**/*.md'),
@@ -59,6 +62,12 @@ def _commands():
 _COMMANDS = _commands()
 
 
+def _given(flag, words):
+  """Returns the values of a flag among the words of a command."""
+  start = f'--{flag}='
+  return [word.removeprefix(start) for word in words if word.startswith(start)]
+
+
 def test_there_are_commands():
   assert len(_COMMANDS) >= 30
   assert {'preprocess', 'train', 'sweep', 'serve', 'score'} <= {
@@ -72,19 +81,41 @@ def test_there_are_commands():
 )
 def test_configs_and_their_options_exist(command, monkeypatch, kept_registries):
   monkeypatch.chdir(programs.ROOT)
-  _, words = _COMMANDS[command]
-  for word in words:
-    if word.startswith('--plugins='):
-      plugins.load(word.partition('=')[2].split(','))
+  program, words = _COMMANDS[command]
+  for names in _given('plugins', words):
+    plugins.load(names.split(','))
   values = flags.FlagValues()
   config_flags.DEFINE_config_file('config', flag_values=values)
   argv = ['program', *(w for w in words if re.match(r'--config[.=]', w))]
   monkeypatch.setattr(sys, 'argv', argv)  # There ml_collections looks for keys.
   values(argv)
   experiment.parse(values.config)
-  for word in words:
-    if word.startswith('--beam_options='):
-      runner.check_flags(runner.split_flags(word.partition('=')[2]))
+  for options in _given('beam_options', words):
+    runner.check_flags(runner.split_flags(options))
+  if program == 'sweep':
+    files = config_file.bases(
+      values.config.to_dict(),
+      config_flags.get_config_filename(values['config']),
+      [file for also in _given('also', words) for file in also.split(',')],
+      config_flags.get_override_values(values['config']),
+    )
+    runs = grid.expand(files, _given('grid', words), num_seeds=1)
+    for key in _given('choose', words):
+      comparison.check(runs, plan.Question(key))
+
+
+def test_search_of_the_page_can_be_made(monkeypatch, tmp_path):
+  monkeypatch.chdir(programs.ROOT)
+  (words,) = [w for _, w in _COMMANDS.values() if '--search=optuna' in w]
+  page = (programs.ROOT / 'docs/sweeps.md').read_text()
+  (text,) = re.findall(r'^```json\n(.*?)^```', page, re.M | re.S)
+  path = tmp_path / 'ranges.json'
+  path.write_text(text)
+  (config,) = _given('config', words)
+  base = config_file.load(config).to_dict()
+  found = ranges.read(str(path), base)
+  assert len(found) == len(json.loads(text)) == 3
+  search.check(search.Options(base, found, 20, 1))
 
 
 def test_targets_and_settings_of_make_exist():
