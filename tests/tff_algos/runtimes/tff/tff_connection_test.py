@@ -1,28 +1,12 @@
-"""One computation on a real worker, and what is said when it is no worker."""
+"""The error of a server that is no worker; `tff_runtime_test.py` has workers."""
 
 from concurrent import futures
 
 import grpc
 import pytest
-import tensorflow as tf
 
-from tff_algos.core import errors, tff_compat
-from tff_algos.runtimes.tff import local_worker, remote_worker, tff_connection
-
-_NUMBER = tff_compat.to_type(tf.TensorSpec([], tf.int32))
-
-
-def test_computes_on_tensors_and_over_clients():
-  double = tff_compat.tensorflow_computation(lambda x: 2 * x, _NUMBER)
-
-  @tff_compat.federated_computation(tff_compat.at_clients(_NUMBER))
-  def total(values):
-    return tff_compat.federated_sum(values)
-
-  with tff_connection.Connection(local_worker.LocalWorker()) as connection:
-    connection.check_version()
-    assert connection.invoke('a test', double, 21) == 42
-    assert connection.invoke('a test', total, [1, 2, 4]) == 7
+from tff_algos.core import errors
+from tff_algos.runtimes.tff import remote_worker, tff_connection
 
 
 def test_server_of_another_kind_is_named():
