@@ -37,21 +37,24 @@ def write(path: pathlib.Path, content: Mapping[str, Any]) -> None:
     file.write(json.dumps(seal(content), indent=2) + '\n')
 
 
-def read(path: pathlib.Path, remedy: str) -> dict[str, Any]:
-  """Returns the content of a file, without its checksum.
+def load(path: pathlib.Path, remedy: str) -> dict[str, Any]:
+  """Returns the content of a JSON file, whose checksum is not compared.
 
   Args:
     path: The file.
     remedy: What to do if it is missing or damaged, a sentence.
 
   Raises:
-    DataError: If it is missing, a folder, unreadable or damaged; names it.
+    DataError: If it is missing, a folder or no JSON object; names it.
+    OSError: If the disk fails.
   """
   try:
     content = json.loads(path.read_text(encoding='utf-8'))
   except FileNotFoundError:
     raise errors.DataError(f'{path} is missing. {remedy}') from None
   except OSError as error:
+    if errors.is_of_disk(error):
+      raise
     raise errors.DataError(
       f'{path} cannot be read: {error.strerror}. {remedy}'
     ) from None
@@ -64,6 +67,21 @@ def read(path: pathlib.Path, remedy: str) -> dict[str, Any]:
       f'{path} is damaged: it must hold a JSON object, got '
       f'{type(content).__name__}. {remedy}'
     )
+  return content
+
+
+def read(path: pathlib.Path, remedy: str) -> dict[str, Any]:
+  """Returns the content of a sealed file, without its checksum.
+
+  Args:
+    path: The file.
+    remedy: What to do if it is missing or damaged, a sentence.
+
+  Raises:
+    DataError: As `load`; also if the content does not match the checksum.
+    OSError: If the disk fails.
+  """
+  content = load(path, remedy)
   if content.pop(_CHECKSUM, None) != checksum(content):
     raise errors.DataError(
       f'{path} is damaged: it has been changed since it was written. {remedy}'

@@ -1,6 +1,5 @@
 """Integrity check of a dataset version: complete and unchanged files."""
 
-import json
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -103,19 +102,8 @@ def read_manifest(folder: pathlib.Path) -> dict[str, Any]:
     OSError: If the disk fails.
   """
   path = folder / layout.MANIFEST
-  try:
-    manifest = json.loads(path.read_text())
-    found = manifest['schema_version']
-  except FileNotFoundError:
-    raise errors.DataError(
-      f'{path} is missing: the version is half-written. {BUILD_AGAIN}'
-    ) from None
-  except (OSError, ValueError, KeyError, TypeError) as error:
-    if errors.is_of_disk(error):
-      raise
-    raise errors.DataError(
-      f'{path} cannot be read: {error!r}. {BUILD_AGAIN}'
-    ) from None
+  manifest = sealed_json.load(path, BUILD_AGAIN)
+  found = manifest.get('schema_version')
   if found != schema_lib.SCHEMA_VERSION:
     raise errors.DataError(
       f'{folder} has schema version {found!r}, this code reads version '

@@ -1,6 +1,5 @@
 """Reader of the statistics of a dataset version's examples."""
 
-import json
 import pathlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -8,7 +7,7 @@ from typing import Any, NamedTuple
 import pyarrow
 from pyarrow import parquet
 
-from tff_algos.core import errors, records
+from tff_algos.core import errors, records, sealed_json
 from tff_algos.data import layout
 
 # Readers refuse any other version. Raise it when the content changes.
@@ -16,7 +15,7 @@ STATISTICS_VERSION = 1
 # The key of the totals of a source distribution, over the clients' examples.
 SOURCE = 'source'
 
-_MEASURE_AGAIN = 'Measure the dataset again with binaries.card.'
+_MEASURE = 'Measure the dataset with binaries.card.'
 
 
 class Statistics(NamedTuple):
@@ -47,28 +46,22 @@ def read(folder: pathlib.Path, manifest: Mapping[str, Any]) -> Statistics:
     OSError: If the disk fails.
   """
   path = folder / layout.STATISTICS
+  content = sealed_json.load(path, _MEASURE)
   try:
-    content = json.loads(path.read_text())
     found = content['statistics_version'], content['manifest_checksum']
     files, totals = content['files'], content['totals']
-  except FileNotFoundError:
+  except KeyError as error:
     raise errors.DataError(
-      f'{path} is missing: the version was not measured yet. {_MEASURE_AGAIN}'
-    ) from None
-  except (OSError, ValueError, KeyError, TypeError) as error:
-    if errors.is_of_disk(error):
-      raise
-    raise errors.DataError(
-      f'{path} cannot be read: {error!r}. {_MEASURE_AGAIN}'
+      f'{path} is damaged: it has no entry {error}. {_MEASURE}'
     ) from None
   if found != (STATISTICS_VERSION, manifest['checksum']):
     raise errors.DataError(
       f'{path} is of another version of the dataset, or of another format '
-      f'than {STATISTICS_VERSION}. {_MEASURE_AGAIN}'
+      f'than {STATISTICS_VERSION}. {_MEASURE}'
     )
   problem = records.first_problem(folder, files)
   if problem:
-    raise errors.DataError(f'{problem}. {_MEASURE_AGAIN}')
+    raise errors.DataError(f'{problem}. {_MEASURE}')
   return Statistics(
     totals=totals,
     clients=parquet.read_table(folder / layout.CLIENT_STATISTICS),

@@ -1,6 +1,8 @@
 """JSON files that carry the checksum of their content."""
 
+import errno
 import json
+import pathlib
 
 import pytest
 
@@ -65,6 +67,16 @@ def test_missing_files_and_folders_are_named(path):
   path.mkdir()
   with _refused(path, 'cannot be read: Is a directory'):
     sealed_json.read(path, 'Do this.')
+
+
+def test_an_error_of_the_disk_is_no_damage(path, monkeypatch):
+  def fail(*unused_arguments, **unused_options):
+    raise OSError(errno.EIO, 'Input/output error')
+
+  monkeypatch.setattr(pathlib.Path, 'read_text', fail)
+  with pytest.raises(OSError, match='Input/output error') as caught:
+    sealed_json.read(path, 'Do this.')
+  assert errors.is_of_disk(caught.value)
 
 
 def test_checksum_does_not_depend_on_the_order_of_keys():

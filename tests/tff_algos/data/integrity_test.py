@@ -81,7 +81,7 @@ def test_version_that_is_replaced_between_two_looks(tmp_path, monkeypatch):
 def test_missing_manifest(tmp_path):
   version = _write(tmp_path)
   (version / 'manifest.json').unlink()
-  with pytest.raises(errors.DataError, match='half-written'):
+  with pytest.raises(errors.DataError, match='json is missing. Build'):
     integrity.read_manifest(version)
 
 
@@ -89,13 +89,13 @@ def test_missing_manifest(tmp_path):
 def test_unreadable_manifest(tmp_path, content):
   version = _write(tmp_path)
   (version / 'manifest.json').write_bytes(content)
-  with pytest.raises(errors.DataError, match='cannot be read'):
+  with pytest.raises(errors.DataError, match='is damaged|schema version None'):
     integrity.read_manifest(version)
 
 
 def test_a_folder_is_no_manifest(tmp_path):
   (tmp_path / 'manifest.json').mkdir()
-  with pytest.raises(errors.DataError, match='cannot be read: IsADirectory'):
+  with pytest.raises(errors.DataError, match='cannot be read: Is a dir'):
     integrity.read_manifest(tmp_path)
 
 

@@ -43,20 +43,20 @@ def test_read(folder):
 
 
 def test_missing(tmp_path):
-  with pytest.raises(errors.DataError, match='not measured yet.*binaries.card'):
+  with pytest.raises(errors.DataError, match='is missing. Measure .*card'):
     statistics.read(tmp_path, _MANIFEST)
 
 
 @pytest.mark.parametrize('text', ['', '[]', '{}', '{"totals": 3'])
 def test_not_statistics(folder, text):
   (folder / layout.STATISTICS).write_text(text)
-  with pytest.raises(errors.DataError, match='cannot be read'):
+  with pytest.raises(errors.DataError, match='is damaged'):
     statistics.read(folder, _MANIFEST)
 
 
 def test_a_folder_is_no_statistics(tmp_path):
   (tmp_path / layout.STATISTICS).mkdir()
-  with pytest.raises(errors.DataError, match='cannot be read: IsADirectory'):
+  with pytest.raises(errors.DataError, match='cannot be read: Is a dir'):
     statistics.read(tmp_path, _MANIFEST)
 
 

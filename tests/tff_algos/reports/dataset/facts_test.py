@@ -75,7 +75,7 @@ def test_planted_clusters_are_read_where_there_are_some(tmp_path):
 
 def test_a_dataset_that_was_not_measured(tmp_path):
   build_dataset.build(raw_data.digits_config(), tmp_path)
-  with pytest.raises(errors.DataError, match='not measured yet'):
+  with pytest.raises(errors.DataError, match='is missing. Measure'):
     facts_lib.read(integrity.find_current(tmp_path))
 
 
