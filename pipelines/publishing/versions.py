@@ -55,6 +55,9 @@ def announce(
   Returns:
     Whether the version is the current one now; False if another version has a
     later date (backfill), unless its build was killed and there is no current.
+
+  Raises:
+    DataError: If `CURRENT` is damaged, and that of a later date.
   """
   # Modification times order the versions for retention.
   os.utime(layout.version_folder(dataset, version))
@@ -124,6 +127,6 @@ def _retire(staging: staging_lib.Staging, folder: pathlib.Path) -> bool:
 
 def _current(dataset: pathlib.Path) -> str | None:
   try:
-    return (dataset / layout.CURRENT).read_text().strip()
+    return layout.read_pointer(dataset / layout.CURRENT)
   except FileNotFoundError:
     return None

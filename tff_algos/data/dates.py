@@ -43,12 +43,20 @@ def parse(as_of: str) -> str:
   return f'{date}T{time:%H%M%SZ}'
 
 
+def is_date(name: str) -> bool:
+  """Returns whether a name is a date in the form of its record."""
+  try:
+    return parse(name) == name
+  except errors.ConfigError:
+    return False
+
+
 def recorded(dataset: pathlib.Path) -> list[str]:
-  """Returns all recorded dates, oldest first."""
+  """Returns all recorded dates, oldest first; other files are ignored."""
   folder = dataset / layout.AS_OF
-  return (
-    sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-  )
+  if not folder.is_dir():
+    return []
+  return sorted(path.name for path in folder.iterdir() if is_date(path.name))
 
 
 def find_recorded(dataset: pathlib.Path, as_of: str) -> str:
@@ -70,5 +78,9 @@ def find_recorded(dataset: pathlib.Path, as_of: str) -> str:
 
 
 def version_of(dataset: pathlib.Path, date: str) -> str:
-  """Returns the version of a recorded date."""
-  return (dataset / layout.AS_OF / date).read_text().strip()
+  """Returns the version of a recorded date.
+
+  Raises:
+    DataError: If the record is damaged.
+  """
+  return layout.read_pointer(dataset / layout.AS_OF / date)

@@ -52,7 +52,7 @@ def find_current(dataset: pathlib.Path) -> pathlib.Path:
   while True:
     version = _read_current(dataset)
     folder = layout.version_folder(dataset, version)
-    if version and folder.is_dir():
+    if folder.is_dir():
       return folder
     # Meanwhile the version may have been replaced and removed: read it again.
     if version == before:
@@ -65,11 +65,11 @@ def find_current(dataset: pathlib.Path) -> pathlib.Path:
 
 def _read_current(dataset: pathlib.Path) -> str:
   try:
-    return (dataset / layout.CURRENT).read_text().strip()
-  except (OSError, UnicodeDecodeError):
+    return layout.read_pointer(dataset / layout.CURRENT)
+  except FileNotFoundError:
     raise errors.DataError(
-      f'{dataset} is not a published federated dataset: it has no readable '
-      f'file {layout.CURRENT}, which is written last. Let binaries.preprocess '
+      f'{dataset} is not a published federated dataset: it has no file '
+      f'{layout.CURRENT}, which is written last. Let binaries.preprocess '
       'finish, or mend the path.'
     ) from None
 

@@ -6,7 +6,7 @@ import pathlib
 import re
 import tempfile
 
-from tff_algos.core import durable
+from tff_algos.core import durable, errors
 
 CURRENT = 'CURRENT'
 VERSIONS = 'versions'
@@ -33,6 +33,28 @@ def shard_name(split: str, shard: int, num_shards: int) -> str:
 def version_folder(dataset: pathlib.Path, version: str) -> pathlib.Path:
   """Returns the folder of one version."""
   return dataset / VERSIONS / version
+
+
+def read_pointer(path: pathlib.Path) -> str:
+  """Returns the version that `CURRENT` or the record of a date names.
+
+  Raises:
+    FileNotFoundError: If there is no such file.
+    DataError: If it names none, or is a folder or no text.
+    OSError: If the disk fails.
+  """
+  try:
+    version = path.read_text(encoding='utf-8').strip()
+  except (OSError, UnicodeDecodeError) as error:
+    if isinstance(error, FileNotFoundError) or errors.is_of_disk(error):
+      raise
+    version = ''
+  if not version:
+    raise errors.DataError(
+      f'{path} is damaged: it must hold the name of a version. Remove it, and '
+      'publish that version again with binaries.preprocess.'
+    )
+  return version
 
 
 def write_address(path: pathlib.Path, address: str) -> None:

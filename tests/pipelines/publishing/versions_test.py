@@ -73,6 +73,23 @@ def test_backfill_after_a_killed_first_build_is_current(tmp_path):
   assert _current(tmp_path) == _A
 
 
+def test_other_files_among_the_records_hold_up_no_date(tmp_path):
+  _publish(tmp_path, _A, '2026-11-20')
+  (tmp_path / 'as_of' / '2026-11-20~').write_text(_A)
+  (tmp_path / 'as_of' / 'notes.txt').write_text('Mend the raw files')
+  assert _publish(tmp_path, _B, '2026-11-20')[0]
+  assert _current(tmp_path) == _B
+
+
+def test_a_backfill_replaces_no_damaged_current_version(tmp_path):
+  _publish(tmp_path, _A, '2026-11-20')
+  (tmp_path / 'CURRENT').write_bytes(b'\xff')
+  with pytest.raises(errors.DataError, match='CURRENT is damaged'):
+    _publish(tmp_path, _B, '2026-11-19')
+  assert _publish(tmp_path, _A, '2026-11-20')[0]
+  assert _current(tmp_path) == _A
+
+
 def test_rerun_of_a_date_names_the_new_version(tmp_path):
   _publish(tmp_path, _A, '2026-11-20')
   assert _publish(tmp_path, _B, '2026-11-20')[0]

@@ -68,6 +68,20 @@ def test_version_is_that_of_the_latest_date_up_to_it(tmp_path):
     dates.find_recorded(tmp_path, '2026-11-19')
 
 
+def test_files_without_a_date_as_their_name_are_no_records(tmp_path):
+  _record(tmp_path, d2026_11_20='midnight')
+  for name in ('2026-11-20~', '2026-11-21.bak', '20261121', 'notes.txt'):
+    (tmp_path / 'as_of' / name).write_text('no version')
+  (tmp_path / 'as_of' / '.ipynb_checkpoints').mkdir()
+  assert dates.recorded(tmp_path) == ['2026-11-20']
+
+
+def test_a_damaged_record(tmp_path):
+  _record(tmp_path, d2026_11_20='')
+  with pytest.raises(errors.DataError, match='as_of/2026-11-20 is damaged'):
+    dates.version_of(tmp_path, '2026-11-20')
+
+
 def test_without_any_record(tmp_path):
   assert not dates.recorded(tmp_path)
   with pytest.raises(errors.DataError, match='no date is recorded'):

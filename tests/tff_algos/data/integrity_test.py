@@ -43,11 +43,18 @@ def test_unpublished_folder(tmp_path):
     integrity.find_current(tmp_path)
 
 
-@pytest.mark.parametrize('content', ['', 'v2\n'])
-def test_current_that_names_nothing(tmp_path, content):
+@pytest.mark.parametrize(
+  ('content', 'words'),
+  [
+    (b'', 'CURRENT is damaged'),
+    (b'\xff', 'CURRENT is damaged'),
+    (b'v2\n', 'does not exist'),
+  ],
+)
+def test_current_that_names_nothing(tmp_path, content, words):
   _write(tmp_path)
-  (tmp_path / 'CURRENT').write_text(content)
-  with pytest.raises(errors.DataError, match='does not exist'):
+  (tmp_path / 'CURRENT').write_bytes(content)
+  with pytest.raises(errors.DataError, match=words):
     integrity.find_current(tmp_path)
 
 

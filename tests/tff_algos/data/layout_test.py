@@ -2,6 +2,7 @@ import concurrent.futures
 
 import pytest
 
+from tff_algos.core import errors
 from tff_algos.data import layout
 
 
@@ -26,3 +27,22 @@ def test_other_files_hold_no_address(tmp_path, content):
   (tmp_path / 'table.csv').write_text(content)
   assert layout.read_address(tmp_path / 'table.csv') is None
   assert layout.read_address(tmp_path) is None
+
+
+def test_a_pointer_names_a_version(tmp_path):
+  path = tmp_path / layout.CURRENT
+  with pytest.raises(FileNotFoundError):
+    layout.read_pointer(path)
+  path.write_text('v1\n')
+  assert layout.read_pointer(path) == 'v1'
+
+
+@pytest.mark.parametrize('content', [b'', b' \n', b'\xff\xfe', None])
+def test_a_damaged_pointer_is_named(tmp_path, content):
+  path = tmp_path / layout.CURRENT
+  if content is None:
+    path.mkdir()
+  else:
+    path.write_bytes(content)
+  with pytest.raises(errors.DataError, match=f'{path} is damaged: .* Remove'):
+    layout.read_pointer(path)
