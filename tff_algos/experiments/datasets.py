@@ -31,12 +31,20 @@ def build(
     publication: Date, rebuild and retention of versions.
 
   Raises:
-    UserError: If the raw data, the partition or the disk does not allow it;
-      a version that was published before stays.
+    UserError: If the raw data, the partition or the disk does not allow it, or
+      the workdir is the run of a night, which is linked to its version; a
+      version that was published before stays.
   """
+  dataset = _local_dataset(folder)
+  if _is_version(dataset):
+    raise errors.ConfigError(
+      f'{dataset} is a link to version {dataset.resolve().name}, as the run of '
+      'a night has it: none is built there. Take another --workdir; '
+      'binaries.train, evaluate and export read it there'
+    )
   result = build_dataset.build(
     config,
-    _local_dataset(folder),
+    dataset,
     runner.split_flags(beam_options),
     publication,
   )
@@ -65,6 +73,8 @@ def write_card(
     UserError: If there is no dataset here, or it is damaged or being built.
   """
   dataset = _local_dataset(folder).resolve()
+  if _is_version(dataset):
+    dataset, version = dataset.parents[1], version or dataset.name
   place = integrity.find(dataset, None, version)
   flags = runner.split_flags(beam_options)
   if runner.find_handover(flags) is not None:
@@ -94,6 +104,11 @@ def _local_dataset(folder: str | os.PathLike[str]) -> pathlib.Path:
       'export read it there'
     )
   return path
+
+
+def _is_version(dataset: pathlib.Path) -> bool:
+  """Returns whether a folder is one version, as in the run of a night."""
+  return (dataset / layout.MANIFEST).is_file()
 
 
 def _fits(path: pathlib.Path) -> bool:

@@ -118,6 +118,20 @@ def test_a_version_that_is_not_the_current_one(tmp_path):
   assert _card(tmp_path) == path  # There is no other.
 
 
+def test_a_workdir_that_is_linked_to_a_version(workdir, tmp_path):
+  """As the run of a night: its card is written, and no version built there."""
+  card = _card(workdir)
+  (tmp_path / 'dataset').symlink_to(card.parent)
+  before = raw_data.file_bytes(workdir)
+  card.unlink()
+  assert datasets.write_card(tmp_path).samefile(card)
+  with pytest.raises(
+    errors.ConfigError, match=f'is a link to version {card.parent.name}'
+  ):
+    datasets.build(raw_data.digits_config(seed=4), tmp_path)
+  assert raw_data.file_bytes(workdir) == before
+
+
 def test_a_version_that_was_removed(workdir):
   with pytest.raises(errors.DataError, match="has no version 'no'; it was rem"):
     datasets.write_card(workdir, version='no')
