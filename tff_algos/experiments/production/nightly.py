@@ -237,7 +237,7 @@ class _Night:
     nights: dict[str, str] = {}
     for origin in (entries[entry.origin] for entry in self._history):
       run = self._run_of(origin)
-      if run.parent == folder:
+      if run.parent == folder and dates.is_date(run.name):
         nights.pop(run.name, None)
         nights[run.name] = origin.dataset_version
     return nights
@@ -256,7 +256,7 @@ class _Night:
     Raises:
       DataError: If no client can train, or examples are encoded otherwise than
         the parent's; if the version was removed since, and the night not
-        released; or if a folder is in the place of a run's link.
+        released; or if a folder, or nothing, is in the place of a run's link.
     """
     link = _link_of(self._run)
     if link.is_symlink() and not link.exists():
@@ -498,10 +498,12 @@ def _link_of(run: pathlib.Path) -> pathlib.Path:
   """Returns the link of a run to its dataset version, there or not.
 
   Raises:
-    DataError: If it is a folder, as of a copy that followed links.
+    DataError: If it is a folder, as of a copy that followed links, or missing
+      from a trained run, as of a copy without links.
   """
   link = run / 'dataset'
-  if link.exists() and not link.is_symlink():
+  is_made = link.exists() or (run / checkpoint.FOLDER).exists()
+  if is_made and not link.is_symlink():
     raise errors.DataError(
       f'{link} is no link to a version in dataset/versions, as a night makes '
       'it. Copy production folders with their links (cp -a), or put the link '

@@ -201,6 +201,18 @@ def test_a_folder_in_place_of_a_link_is_named(production, date):
     production.run(date)
 
 
+def test_a_copy_without_links_is_named(production):
+  links = [
+    production.run_folder(date) / 'dataset'
+    for date in (nights.FIRST, nights.SECOND)
+  ]
+  for link in links:
+    link.unlink()
+  with pytest.raises(errors.DataError, match=f'{links[1]} is no link to a ver'):
+    production.run(nights.SECOND)
+  assert not os.path.lexists(links[1])
+
+
 def test_a_backfill_is_not_released(production):
   result = production.run(nights.BETWEEN)
   assert result['status'] == 'backfilled'
@@ -470,14 +482,18 @@ def test_runs_may_move_to_another_folder(production):
 
 
 @pytest.mark.parametrize(
-  ('night', 'until'), [(nights.FIRST, nightly.GATE), (None, nightly.DATASET)]
+  ('night', 'until', 'other'),
+  [
+    (nights.FIRST, nightly.GATE, '../runs/hotfix'),
+    (None, nightly.DATASET, '../../other/2026-12-01'),
+  ],
 )
-def test_releases_of_other_runs_are_no_nights(production, night, until):
-  """Their names are no dates: `digits` would be later than any."""
+def test_releases_of_other_runs_are_no_nights(production, night, until, other):
+  """Nor those of a run whose name is no date, and later than any."""
   path = production.folder / 'export' / releases.HISTORY_FILE
   text = path.read_text()
   for date in {nights.FIRST, nights.SECOND} - {night}:
-    text = text.replace(f'../runs/{date}', '../../digits')
+    text = text.replace(f'../runs/{date}', other)
   path.write_text(text)
   result = production.run(nights.THIRD, until)
   assert result['parent'] == (night and f'runs/{night}')
