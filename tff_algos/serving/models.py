@@ -68,7 +68,7 @@ class ModelStore:
   def __init__(self, folder: str | os.PathLike[str]):
     self.folder = pathlib.Path(folder)
     self.labels: Mapping[str, labels_lib.Labels] = {}
-    self.verified: Collection[tuple[int, int]] = ()
+    self.verified: Collection[served_model.Identity] = ()
     self.caller = access.Caller()
     self.version: int | None = None
     self._lock = threading.Lock()
@@ -84,7 +84,7 @@ class ModelStore:
     self,
     caller: access.Caller,
     labels: Mapping[str, labels_lib.Labels] | None = None,
-    verified: Collection[tuple[int, int]] = (),
+    verified: Collection[served_model.Identity] = (),
   ) -> 'ModelStore':
     """Returns this store for one request.
 
@@ -265,10 +265,13 @@ class ModelStore:
   def _as_seen(
     self, model: served_model.ServedModel
   ) -> served_model.ServedModel:
-    if self._is_hidden(model.name):
+    is_restricted = self.caller.client_id is not None
+    # Without a manifest it may be of any clients, as while it is copied.
+    is_unclear = is_restricted and not model.has_manifest
+    if is_unclear or self._is_hidden(model.name):
       raise self._unknown(model.name)
     self.version = model.version
-    if self.caller.client_id is not None:
+    if is_restricted:
       model = copy.copy(model)
       model.only_client = self.caller.client_id
     return model
@@ -290,7 +293,7 @@ class ModelStore:
         reasons.append(str(error))
     raise _cannot_load(name, reasons)
 
-  def loaded_identities(self) -> frozenset[tuple[int, int]]:
+  def loaded_identities(self) -> frozenset[served_model.Identity]:
     """Returns the identities of the folders of all loaded versions."""
     return frozenset(
       model.identity

@@ -9,7 +9,7 @@ from collections.abc import (
   Hashable,
   Mapping,
 )
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -33,6 +33,23 @@ _OPERATION = re.compile(r'^(.*)\n\s*\[\[\{\{node', re.MULTILINE)
 _FUNCTION_NODE = re.compile(r'\{\{function_node [^}]*\}\}\s*')
 
 
+class Identity(NamedTuple):
+  """What changes in a folder if a version is exported again.
+
+  And if its manifest follows the rest of a copy; not if another file is added,
+  or the folder is touched.
+
+  Attributes:
+    inode: Inode of the folder.
+    graph_time: Modification time of the graph, in nanoseconds.
+    manifest_time: Modification time of `bundle.json`; None without it.
+  """
+
+  inode: int
+  graph_time: int
+  manifest_time: int | None
+
+
 class ServedModel:
   """One loaded version of one model.
 
@@ -42,6 +59,8 @@ class ServedModel:
     folder: Its folder.
     signature_defs: name -> SignatureDef, as they stand in the SavedModel.
     identity: `folder_identity` of the loaded folder.
+    has_manifest: Whether it was loaded with a `bundle.json`; else it is of
+      another program, or half copied, and its clients are unknown.
     raw_signatures: Signatures of raw columns, which check the values that they
       get; NaN is a missing number.
     numbers: Raw columns of float32.
@@ -56,7 +75,7 @@ class ServedModel:
     name: str,
     version: int,
     folder: pathlib.Path,
-    verified: Collection[tuple[int, int]] = (),
+    verified: Collection[Identity] = (),
   ):
     """Loads a version.
 
@@ -73,8 +92,9 @@ class ServedModel:
     self.version = version
     self.folder = folder
     self.identity = folder_identity(folder)
+    self.has_manifest = self.identity.manifest_time is not None
     facts: dict[str, Any] = {}
-    if (folder / manifest.EXTRA_FOLDER / manifest.MANIFEST_FILE).exists():
+    if self.has_manifest:
       if self.identity not in verified:
         manifest.verify_files(folder)
       facts = manifest.read_manifest(folder)
@@ -194,17 +214,20 @@ class ServedModel:
       )
 
 
-def folder_identity(folder: pathlib.Path) -> tuple[int, int]:
-  """Returns an identity that changes if a version is exported again.
-
-  Not if a file is added to the folder, or it is touched.
+def folder_identity(folder: pathlib.Path) -> Identity:
+  """Returns the identity of a version's folder.
 
   Raises:
     ExportError: If the folder has gone.
   """
   graph = folder / signature_defs.GRAPH_FILE
+  bundle = folder / manifest.EXTRA_FOLDER / manifest.MANIFEST_FILE
   try:
-    return folder.stat().st_ino, graph.stat().st_mtime_ns
+    return Identity(
+      folder.stat().st_ino,
+      graph.stat().st_mtime_ns,
+      bundle.stat().st_mtime_ns if bundle.exists() else None,
+    )
   except OSError as error:
     raise errors.ExportError(
       f'{folder} cannot be read: {error.strerror}'

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import shutil
 
 import grpc
 import numpy as np
@@ -263,6 +264,28 @@ def test_the_bundle_of_another_client(export_folder, monkeypatch):
       seen.statuses('anna')
   store.get('anna').predict('serving_default', inputs)
   assert store.seen_by(access.Caller(client_id='anna')).statuses('anna')
+
+
+def test_a_bundle_without_its_manifest_is_unknown_to_a_client(
+  export_folder, tmp_path
+):
+  """As while it is copied; after that it is loaded again."""
+  name = 'personalized_models'
+  shutil.copytree(export_folder / name, tmp_path / 'export' / name)
+  extra = tmp_path / 'export' / name / '1' / 'assets.extra'
+  extra.rename(tmp_path / 'aside')
+  store = models.ModelStore(tmp_path / 'export')
+  inputs = {'x': np.float32([X]), 'client_id': np.array([b'd d'], object)}
+  store.get(name).predict('serving_default', inputs)
+  restricted = store.seen_by(access.Caller(client_id='anna'))
+  with pytest.raises(errors.RequestError, match='unknown model') as error:
+    restricted.get(name)
+  assert error.value.status == 404
+  (tmp_path / 'aside').rename(extra)
+  with pytest.raises(errors.RequestError, match="of client 'anna'") as error:
+    restricted.get(name).predict('serving_default', inputs)
+  assert error.value.status == 403
+  assert store.get(name).row_wise
 
 
 def test_grpc(served):
