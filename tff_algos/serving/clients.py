@@ -145,7 +145,11 @@ def rest(server: Server, path: str) -> Generator[Ask]:
     headers['Authorization'] = f'Bearer {server.token}'
 
   def exchange(body: bytes) -> bytes:
-    connection.request('POST', f'{server.prefix}{path}', body, headers)
+    if connection.sock is None:
+      connection.connect()
+    # A server may refuse a request, and close, before it has all of it.
+    with contextlib.suppress(ConnectionError, ssl.SSLEOFError):
+      connection.request('POST', f'{server.prefix}{path}', body, headers)
     reply = connection.getresponse()
     content = reply.read()
     if reply.status != http.client.OK:

@@ -71,6 +71,26 @@ def test_an_idle_connection_that_was_ended_is_opened_again():
     thread.join()
 
 
+def test_a_refusal_is_read_although_the_body_was_not():
+  reply = b'HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno'
+  with socket.create_server(('127.0.0.1', 0)) as listener:
+
+    def refuse():
+      connection, _ = listener.accept()
+      with connection:
+        connection.recv(100)
+        connection.sendall(reply)
+
+    thread = threading.Thread(target=refuse)
+    thread.start()
+    port = listener.getsockname()[1]
+    with clients.rest(clients.Server(f'http://127.0.0.1:{port}'), '/') as ask:
+      with pytest.raises(errors.RequestError, match='^no$') as error:
+        ask(bytes(2**24))
+    thread.join()
+  assert error.value.status == 401
+
+
 def test_parts_of_urls():
   ports = {'http': 80, 'https': 443}
   for scheme, port in ports.items():
