@@ -6,6 +6,9 @@ join the examples of several clients for `pick_cluster` of `cluster_models`.
 
 # Protobuf creates the message classes at import.
 # pyright: reportAttributeAccessIssue=false
+import csv
+import io
+import ipaddress
 import os
 import pathlib
 import shlex
@@ -43,10 +46,12 @@ def write(
 
   Raises:
     UserError: If access is to be restricted, which TensorFlow Serving cannot do
-      in this way; others may ask, and nobody has said so; there are no models,
-      the labels are damaged, or the files cannot be written.
+      in this way; others may ask, and nobody has said so; the host is no
+      address; there are no models, the labels are damaged, or the files cannot
+      be written.
   """
   _check_access(config)
+  host = _address(config.host)
   folder, out = pathlib.Path(folder).absolute(), pathlib.Path(out).absolute()
   names, labels = _names(folder), labels_lib.read(folder)
   files = {
@@ -63,7 +68,7 @@ def write(
       f'the files of TensorFlow Serving cannot be written to {out}: '
       f'{error.strerror}'
     ) from error
-  return _command(folder, out, config)
+  return _command(folder, out, host, config)
 
 
 def _check_access(config: server_config.ServerConfig) -> None:
@@ -79,6 +84,20 @@ def _check_access(config: server_config.ServerConfig) -> None:
       f'host {config.host!r} may be reached from other machines, and everybody '
       'could ask. Give --is_open if that is intended.'
     )
+
+
+def _address(host: str) -> str:
+  """Returns a host as it stands before `:port`; Docker takes no names."""
+  if host == 'localhost':
+    return '127.0.0.1'
+  try:
+    ipaddress.ip_address(host)
+  except ValueError:
+    raise errors.UserError(
+      f'host {host!r} is a name, and Docker listens on addresses alone. Give '
+      'an address of this machine, or 0.0.0.0 for all of them, as --host.'
+    ) from None
+  return hosts.in_address(host)
 
 
 def _names(folder: pathlib.Path) -> list[str]:
@@ -121,16 +140,14 @@ def _models_config(
 def _command(
   folder: pathlib.Path,
   out: pathlib.Path,
+  host: str,
   config: server_config.ServerConfig,
 ) -> str:
-  host = hosts.in_address(config.host)
-  if host == 'localhost':  # Docker takes addresses alone.
-    host = '127.0.0.1'
   words = [
     'docker run --rm',
     f'-p {host}:{config.port}:8500 -p {host}:{config.rest_api_port}:8501',
-    f'-v {shlex.quote(f"{folder}:/export:ro")}',
-    f'-v {shlex.quote(f"{out}:/config:ro")}',
+    _mount(folder, '/export'),
+    _mount(out, '/config'),
     _IMAGE,
     '--model_config_file=/config/models.config',
     '--monitoring_config_file=/config/monitoring.config',
@@ -139,3 +156,14 @@ def _command(
     '--model_config_file_poll_wait_seconds=10',
   ]
   return ' \\\n  '.join(words)
+
+
+def _mount(source: pathlib.Path, target: str) -> str:
+  """Returns Docker's option for a folder, whose fields are a row of CSV.
+
+  The value of -v could have no colon in a path.
+  """
+  row = io.StringIO()
+  fields = ['type=bind', f'source={source}', f'target={target}', 'readonly']
+  csv.writer(row, lineterminator='').writerow(fields)
+  return f'--mount {shlex.quote(row.getvalue())}'

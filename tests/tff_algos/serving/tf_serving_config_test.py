@@ -1,5 +1,6 @@
 """Files of TensorFlow Serving, parsed as its messages."""
 
+import csv
 import shlex
 
 import pytest
@@ -68,7 +69,8 @@ def test_all_models_are_served(folder, tmp_path):
   assert shlex.split(text.replace('\\\n', '')) == [
     *('docker', 'run', '--rm'),
     *('-p', '127.0.0.1:8500:8500', '-p', '127.0.0.1:8501:8501'),
-    *('-v', f'{folder}:/export:ro', '-v', f'{out}:/config:ro'),
+    *('--mount', f'type=bind,source={folder},target=/export,readonly'),
+    *('--mount', f'type=bind,source={out},target=/config,readonly'),
     'tensorflow/serving:2.14.1',
     '--model_config_file=/config/models.config',
     '--monitoring_config_file=/config/monitoring.config',
@@ -160,3 +162,22 @@ def test_the_name_of_this_machine_is_its_address(folder, tmp_path):
   named = CONFIG._replace(host='localhost')
   text = tf_serving_config.write(folder, tmp_path / 'out', named)
   assert '-p 127.0.0.1:8500:8500' in text and 'localhost' not in text
+
+
+def test_other_names_are_refused(folder, tmp_path):
+  named = CONFIG._replace(host='myhost', is_open=True)
+  text = "^host 'myhost' is a name, and Docker .* 0.0.0.0 for all"
+  with pytest.raises(errors.UserError, match=text):
+    tf_serving_config.write(folder, tmp_path / 'out', named)
+  assert not (tmp_path / 'out').exists()
+
+
+def test_folders_with_separators(folder, tmp_path):
+  """Docker reads the value of --mount as a row of CSV."""
+  moved = folder.rename(tmp_path / 'a:b,"c"')
+  text = tf_serving_config.write(moved, tmp_path / 'out', CONFIG)
+  words = shlex.split(text.replace('\\\n', ''))
+  (row,) = csv.reader([words[words.index('--mount') + 1]])
+  assert row == [
+    *('type=bind', f'source={moved}', 'target=/export', 'readonly')
+  ]
