@@ -355,59 +355,37 @@ def _predict(
   return batching.Question(model, name, inputs, respond)
 
 
-def _classify(
-  config: server_config.ServerConfig,
-  request: classification_pb2.ClassificationRequest,
-  model: served_model.ServedModel,
-) -> batching.Question:
-  def fill(outputs: Mapping[str, np.ndarray], response: Any) -> None:
-    for row in examples.classifications(outputs):
-      classified = response.result.classifications.add()
-      for label, score in row:
-        classified.classes.add(label=label, score=score)
-
-  response = classification_pb2.ClassificationResponse()
-  return _ask_examples(
-    config, request, model, examples.CLASSIFY, response, fill
-  )
+def _fill_classes(
+  outputs: Mapping[str, np.ndarray],
+  response: classification_pb2.ClassificationResponse,
+) -> None:
+  for row in examples.classifications(outputs):
+    classified = response.result.classifications.add()
+    for label, score in row:
+      classified.classes.add(label=label, score=score)
 
 
-def _regress(
-  config: server_config.ServerConfig,
-  request: regression_pb2.RegressionRequest,
-  model: served_model.ServedModel,
-) -> batching.Question:
-  def fill(outputs: Mapping[str, np.ndarray], response: Any) -> None:
-    for value in examples.regressions(outputs):
-      response.result.regressions.add(value=value)
-
-  response = regression_pb2.RegressionResponse()
-  return _ask_examples(config, request, model, examples.REGRESS, response, fill)
+def _fill_numbers(
+  outputs: Mapping[str, np.ndarray],
+  response: regression_pb2.RegressionResponse,
+) -> None:
+  for value in examples.regressions(outputs):
+    response.result.regressions.add(value=value)
 
 
 def _ask_examples(
+  method: str,
+  response_type: Any,
+  fill: Callable[[Mapping[str, np.ndarray], Any], None],
   config: server_config.ServerConfig,
   request: Any,
   model: served_model.ServedModel,
-  method: str,
-  response: Any,
-  fill: Callable[[Mapping[str, np.ndarray], Any], None],
 ) -> batching.Question:
-  """Returns the question of a request of examples.
-
-  Args:
-    config: Limits.
-    request: The request.
-    model: The model.
-    method: Its method.
-    response: Message to be filled.
-    fill: Called with outputs and the response.
-  """
   name = request.model_spec.signature_name or method
   rows = examples.from_input(request.input, config)
 
   def respond(outputs: Mapping[str, np.ndarray]) -> bytes:
-    response.model_spec.CopyFrom(_model_spec(model, name))
+    response = response_type(model_spec=_model_spec(model, name))
     fill(outputs, response)
     return response.SerializeToString()
 
@@ -460,8 +438,24 @@ _REPORTS = {
 # The same of (config, request, model).
 _QUESTIONS = {
   'Predict': (predict_pb2.PredictRequest, _predict),
-  'Classify': (classification_pb2.ClassificationRequest, _classify),
-  'Regress': (regression_pb2.RegressionRequest, _regress),
+  'Classify': (
+    classification_pb2.ClassificationRequest,
+    functools.partial(
+      _ask_examples,
+      examples.CLASSIFY,
+      classification_pb2.ClassificationResponse,
+      _fill_classes,
+    ),
+  ),
+  'Regress': (
+    regression_pb2.RegressionRequest,
+    functools.partial(
+      _ask_examples,
+      examples.REGRESS,
+      regression_pb2.RegressionResponse,
+      _fill_numbers,
+    ),
+  ),
 }
 # Method -> type of its request.
 _REQUESTS = {
