@@ -92,7 +92,6 @@ def test_layers_start_he_normal_and_differ():
 @pytest.mark.parametrize(
   ('normalization', 'text'),
   [
-    ('batch', "'batch' is refused: batch normalization's moving statistics"),
     ('none', "normalization must be one of 'group', 'affine', got 'none'"),
     ('affine', "'affine', but pretrained.file is empty: .* to 'group'"),
   ],
