@@ -164,7 +164,16 @@ def _study_errors(optuna: Any, path: pathlib.Path) -> Iterator[None]:
 
 
 def _objective(options: Options, workdir: pathlib.Path) -> plan_lib.Search:
-  """Returns the metric by which training selects its best round."""
+  """Returns the metric by which training selects its best round.
+
+  For a search that is resumed it is that of its plan: options that differ are
+  refused when its study is opened, before a dataset is built for them.
+  """
+  if (workdir / _FILE).exists():
+    with contextlib.suppress(errors.DataError):
+      earlier = plan_lib.read(workdir).search
+      if earlier is not None:
+        return earlier
   config = options.config({}, 0)
   chosen = config.training.selection
   metric = chosen.metric

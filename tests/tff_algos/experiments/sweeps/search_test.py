@@ -510,13 +510,9 @@ def test_ranges_and_datasets_are_checked_before_anything_runs():
     search.check(_OPTIONS._replace(base=base))
 
 
-@pytest.mark.parametrize(
-  ('task', 'score', 'higher'),
-  [('classification', 'accuracy', True), ('regression', 'mse', False)],
-)
-def test_the_default_objective_is_the_score_of_the_task(
-  tmp_path, monkeypatch, task, score, higher
-):
+def _fake_datasets(monkeypatch, task):
+  """Fakes the datasets of a task; returns the list of their configs."""
+
   class Dataset:
     schema = types.SimpleNamespace(task=task)
 
@@ -526,14 +522,47 @@ def test_the_default_objective_is_the_score_of_the_task(
     def __exit__(self, *_):
       pass
 
-  monkeypatch.setattr(runs, 'build_shared', lambda config, folder: folder)
+  built = []
+
+  def build(config, folder):
+    built.append(config)
+    return folder
+
+  monkeypatch.setattr(runs, 'build_shared', build)
   monkeypatch.setattr(
     dataset_lib.FederatedDataset, 'open', lambda path: Dataset()
   )
+  return built
+
+
+@pytest.mark.parametrize(
+  ('task', 'score', 'higher'),
+  [('classification', 'accuracy', True), ('regression', 'mse', False)],
+)
+def test_the_default_objective_is_the_score_of_the_task(
+  tmp_path, monkeypatch, task, score, higher
+):
+  _fake_datasets(monkeypatch, task)
   base = _changed('training.selection', metric='')
   found = search._objective(_OPTIONS._replace(base=base), tmp_path)
   metric = f'participating/validation/personalized/{score}'
   assert found == plan_lib.Search(metric, higher, 2)
+
+
+def test_a_search_that_goes_on_builds_no_dataset_for_its_objective(
+  tmp_path, monkeypatch
+):
+  built = _fake_datasets(monkeypatch, 'regression')
+  options = _OPTIONS._replace(
+    base=_changed('training.selection', metric=''), num_trials=1, num_seeds=1
+  )
+  plan = search.search(options, tmp_path, _Engine())
+  assert search.search(options, tmp_path, _Engine()) == plan
+  other = copy.deepcopy(options.base)
+  other['dataset']['splits']['validation_ratio'] = 0.3
+  with pytest.raises(errors.ConfigError, match='another config.dataset,'):
+    search.search(options._replace(base=other), tmp_path, _Engine())
+  assert len(built) == 1
 
 
 def test_plugins_reach_the_runs(tmp_path):
