@@ -165,9 +165,6 @@ def _check(options, num_examples) -> None:
 def check(config: experiment.ExperimentConfig) -> None:
   """Raises ConfigError if rates decay, or clients drop out or are Byzantine."""
   config.lr_schedule.check_constant()
-  refusals.check_no_dropout(
-    config, 'the theorem assumes that all clients of a round upload'
-  )
-  refusals.check_not_attacked(
-    config, 'the theorem assumes uploads that are gradients (Assumption 3)'
+  refusals.check_honest_cohorts(
+    config, 'the theorem assumes that all clients of a round upload gradients'
   )

@@ -74,11 +74,8 @@ def measure(
     )
   refusals.check_not_private(config, 'binaries.factors')
   refusals.check_not_low_rank(config, 'binaries.factors')
-  refusals.check_not_attacked(
-    config, 'binaries.factors compares models that honest clients trained'
-  )
-  refusals.check_no_dropout(
-    config, 'binaries.factors repeats rounds of whole cohorts'
+  refusals.check_honest_cohorts(
+    config, 'binaries.factors repeats rounds of whole, honest cohorts'
   )
   with session.open_session(config, folder) as opened:
     if not _kernels(opened.initial_state().model_weights).size:

@@ -165,6 +165,7 @@ def steps(opened: session.Session, problem: Problem) -> Iterator[Step]:
 
   Raises:
     CheckpointError: If there is no checkpoint.
+    DataError: If no local solve of a round is finite.
   """
   everyone = np.arange(len(problem.mixture))
   store = opened.store
@@ -173,6 +174,12 @@ def steps(opened: session.Session, problem: Problem) -> Iterator[Step]:
     server_state, _ = opened.run_round(start, round_num + 1)
     after = store.load(everyone)
     trained = np.asarray(after.num_updates) > before
+    if not trained.any():
+      raise errors.DataError(
+        f'in round {round_num + 1} of {opened.workdir} no client has a finite '
+        'local solve, so the run has diverged. Train one with a smaller '
+        'config.algorithm.local_training.optimizer.learning_rate'
+      )
     importance = np.asarray(server_state.importance_weights, np.float64)
     order = np.argsort(recovery.match_clusters(importance, problem.mixture))
     importance = importance[:, order]
@@ -189,9 +196,9 @@ def steps(opened: session.Session, problem: Problem) -> Iterator[Step]:
 
 def check(config: experiment.ExperimentConfig) -> None:
   """Raises ConfigError if clients drop out or are Byzantine."""
-  needs = 'the theorems assume the local solves of all clients of a round'
-  refusals.check_no_dropout(config, needs)
-  refusals.check_not_attacked(config, needs)
+  refusals.check_honest_cohorts(
+    config, 'the theorems assume the local solves of all clients of a round'
+  )
 
 
 def measure(

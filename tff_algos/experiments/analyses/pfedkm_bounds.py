@@ -133,8 +133,9 @@ def check(config: experiment.ExperimentConfig) -> None:
       means are weighted or robust.
   """
   config.lr_schedule.check_constant()
-  refusals.check_no_dropout(config, 'the theorem assumes full participation')
-  refusals.check_not_attacked(config, 'the theorem assumes honest local models')
+  refusals.check_honest_cohorts(
+    config, 'the theorem assumes the local models of all clients'
+  )
   options = cast(pfedkm.PFedKMConfig, config.algorithm.options)
   aggregation = options.aggregation
   is_mean = options.weighting == 'uniform' and aggregation.is_plain

@@ -26,27 +26,20 @@ def check_not_private(
     )
 
 
-def check_no_dropout(config: experiment.ExperimentConfig, needs: str) -> None:
-  """Raises ConfigError if clients drop out.
+def check_honest_cohorts(
+  config: experiment.ExperimentConfig, needs: str
+) -> None:
+  """Raises ConfigError if clients drop out or are Byzantine.
 
   Args:
     config: The experiment.
-    needs: The assumption that dropouts break.
+    needs: The assumption that they break.
   """
   if config.training.dropout_rate:
     raise errors.ConfigError(
       f'{needs}; config.training.dropout_rate is '
       f'{config.training.dropout_rate:g}: set it to 0'
     )
-
-
-def check_not_attacked(config: experiment.ExperimentConfig, needs: str) -> None:
-  """Raises ConfigError if clients are Byzantine.
-
-  Args:
-    config: The experiment.
-    needs: The assumption that their uploads break.
-  """
   if config.attack.name != attacks.NONE:
     raise errors.ConfigError(
       f'{needs}; config.attack.name is {config.attack.name!r}: set it to '

@@ -3,6 +3,7 @@
 import dataclasses
 import types
 
+import numpy as np
 import pytest
 
 from configs.cmfl import regressions as cmfl_regressions
@@ -17,6 +18,7 @@ from tff_algos.experiments.analyses import (
   bounds,
   cmfl_bounds,
   factors,
+  fed_soft_bounds,
   pfedkm_bounds,
   trajectories,
 )
@@ -93,3 +95,24 @@ def test_rounds_of_continued_runs_are_not_repeated():
   ):
     with pytest.raises(errors.ConfigError, match='second continues ../first'):
       repeat()
+
+
+def test_rounds_without_a_finite_local_solve_are_refused():
+  states = types.SimpleNamespace(
+    num_updates=np.array([1, 0]),
+    personalized_weights={'kernel': np.zeros((2, 3, 1))},
+  )
+  server_state = types.SimpleNamespace(
+    importance_weights=np.eye(2), cluster_models=states.personalized_weights
+  )
+  opened = types.SimpleNamespace(
+    workdir='runs/x',
+    store=types.SimpleNamespace(load=lambda _: states, discard=lambda: None),
+    saved_states=lambda: [(3, server_state)],
+    run_round=lambda state, round_num: (server_state, {}),
+  )
+  problem = types.SimpleNamespace(
+    mixture=np.eye(2), options=types.SimpleNamespace(proximal_weight=1.0)
+  )
+  with pytest.raises(errors.DataError, match='in round 4 of runs/x no client'):
+    next(fed_soft_bounds.steps(opened, problem))
