@@ -133,7 +133,10 @@ def _rows(sweep: sweep_lib.Sweep, point: str):
 
 
 def _matched(sweep: sweep_lib.Sweep) -> Iterator[tuple]:
-  """Yields (label, sources, rows of text) of each cell with matched scores."""
+  """Yields (label, sources, rows of text) of each cell with matched scores.
+
+  A cell whose runs have different sources is left out.
+  """
   for cell in sweep.cells:
     sources = cell.runs[0].source_names
     tables = [
@@ -141,7 +144,9 @@ def _matched(sweep: sweep_lib.Sweep) -> Iterator[tuple]:
       for run in cell.runs
       if (table := measures.matched_scores(run)) is not None
     ]
-    is_whole = len(tables) == len(cell.runs)
+    is_whole = len(tables) == len(cell.runs) and all(
+      run.source_names == sources for run in cell.runs
+    )
     if not (is_whole and 1 < len(sources) <= _MAX_SOURCES):
       continue
     rows = []

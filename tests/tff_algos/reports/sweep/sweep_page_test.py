@@ -133,6 +133,19 @@ def test_a_single_source_has_no_table_of_matched_clusters(tmp_path):
   assert heading not in sweep_page.write_report(sweep).read_text()
 
 
+@pytest.mark.usefixtures('no_pixels')
+@pytest.mark.parametrize('sources', [('a', 'c'), ('a', 'b', 'c')])
+def test_seeds_of_other_sources_have_no_table_of_matched_clusters(
+  tmp_path, sources
+):
+  sweep = fake_sweep.read(tmp_path, {(): (0.2, 0.4)}, ())
+  sweep.cells[0].runs[1].__dict__.update(
+    source_names=sources, held_out_scores=np.ones((2, len(sources)))
+  )
+  page = sweep_page.write_report(sweep).read_text()
+  assert 'Cluster models by source' not in page
+
+
 def test_the_page_of_a_search_has_its_trials_and_its_pictures(tmp_path):
   values = {'weight': (0.1, 1.0, 5.0)}
   sweep = fake_search.read(tmp_path, values, (0.2, 0.4, None))
