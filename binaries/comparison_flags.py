@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from tff_algos.core import checks, errors
+from tff_algos.core import errors
 from tff_algos.evaluation import round_time
 from tff_algos.reports.sweep import plan
 
@@ -35,13 +35,6 @@ def define() -> 'Callable[[], comparison.Options]':
     'Prefixes of the metrics to print, such as held_out/; default: the metrics '
     'of the report.',
   )
-  least_ari = flags.DEFINE_float(
-    'least_ari',
-    plan.LEAST_ARI,
-    'Least adjusted Rand index of a run that recovered the planted clusters.',
-    lower_bound=-1.0,
-    upper_bound=1.0,
-  )
   choose = flags.DEFINE_string(
     'choose',
     '',
@@ -66,7 +59,6 @@ def define() -> 'Callable[[], comparison.Options]':
     from tff_algos.experiments.sweeps import comparison
     from tff_algos.reports.sweep import target as target_lib
 
-    checks.check_at_least('--least_ari', least_ari.value, -1.0)  # Not NaN.
     question = None
     if choose_by.present and not choose.value:
       raise errors.ConfigError(
@@ -77,7 +69,6 @@ def define() -> 'Callable[[], comparison.Options]':
       question = plan.Question(choose.value, choose_by.value)
     return comparison.Options(
       metrics.value,
-      least_ari.value,
       question,
       target_lib.parse(target.value) if target.value else None,
       round_time.read_clock(clock.value),

@@ -37,7 +37,6 @@ class Options(NamedTuple):
 
   Attributes:
     prefixes: Prefixes of the metrics to print; empty for those of the report.
-    least_ari: Least adjusted Rand index at which clusters count as recovered.
     question: Axis and criterion of model selection; None for no selection.
     target: Target score, to measure rounds and communication until it is
       reached; None for none.
@@ -45,7 +44,6 @@ class Options(NamedTuple):
   """
 
   prefixes: Sequence[str] = ()
-  least_ari: float = plan_lib.LEAST_ARI
   question: plan_lib.Question | None = None
   target: target_lib.Target | None = None
   clock: round_time.Clock = round_time.Clock()
@@ -72,9 +70,7 @@ def compare(
       by the axis to select on, or none has the metric of the target or of a
       prefix; for lack of a metric, after all files are written.
   """
-  sweep = sweep_lib.read(
-    workdir, options.target, options.clock, options.least_ari
-  )
+  sweep = sweep_lib.read(workdir, options.target, options.clock)
   if sweep.plan.search is not None:
     check_search(options)
   chosen: list[str] = []

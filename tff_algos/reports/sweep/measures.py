@@ -20,6 +20,8 @@ from tff_algos.reports.run import run as run_lib
 
 SENT = 'cost/total_floats'
 ARI = 'participating/membership/ari'
+# Least adjusted Rand index of a run that recovered the planted clusters.
+LEAST_ARI = 0.9
 # Caption of the panel of success rates.
 RATES = (
   ' Last panel: share of the seeds that recovered the ground-truth clusters, '
@@ -214,11 +216,11 @@ def _with_sent(
   return {**values, SENT: float(until[0])}
 
 
-def found_clusters(run: run_lib.Run, least_ari: float) -> bool | None:
+def found_clusters(run: run_lib.Run) -> bool | None:
   """Returns whether a run recovered the clusters.
 
   The adjusted Rand index of the clients' main clusters must be at least
-  `least_ari`, with at least as many non-empty clusters as there are in the
+  `LEAST_ARI`, with at least as many non-empty clusters as there are in the
   ground truth (or all, if there are fewer).
 
   Returns:
@@ -234,4 +236,4 @@ def found_clusters(run: run_lib.Run, least_ari: float) -> bool | None:
   if run.memberships is not None and run.memberships[1] is not None:
     planted = recovery.hard_labels(run.memberships[1])
     needed = min(needed, len(np.unique(planted)))
-  return bool(ari >= least_ari and num_used >= needed)
+  return bool(ari >= LEAST_ARI and num_used >= needed)

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 from tff_algos.core import errors, sealed_json
 
 FILE = 'sweep.json'
-# Least adjusted Rand index of a run that recovered the planted clusters.
-LEAST_ARI = 0.9
 VALIDATION = 'validation'
 UNSEEN = 'unseen'
 

@@ -80,7 +80,6 @@ class Cell:
     seeds: Seeds of the finished runs.
     runs: Finished runs; at least one.
     target: Target score; None for none.
-    least_ari: See `measures.found_clusters`.
   """
 
   label: str
@@ -88,7 +87,6 @@ class Cell:
   seeds: tuple[int, ...]
   runs: tuple[run_lib.Run, ...]
   target: target_lib.Target | None = None
-  least_ari: float = plan.LEAST_ARI
 
   @functools.cached_property
   def last(self) -> tuple[dict[str, float], ...]:
@@ -107,7 +105,7 @@ class Cell:
   @functools.cached_property
   def rate(self) -> Rate | None:
     """Returns the success rate of cluster recovery; None if undefined."""
-    found = [measures.found_clusters(run, self.least_ari) for run in self.runs]
+    found = [measures.found_clusters(run) for run in self.runs]
     known = [value for value in found if value is not None]
     if not known:
       return None
@@ -151,11 +149,6 @@ class Sweep:
   workdir: pathlib.Path
   plan: plan.Plan
   cells: tuple[Cell, ...]
-
-  @property
-  def least_ari(self) -> float:
-    """Returns the least adjusted Rand index of recovered clusters."""
-    return self.cells[0].least_ari
 
   @property
   def has_rates(self) -> bool:
@@ -222,7 +215,6 @@ def read(
   workdir: str | os.PathLike[str],
   target: target_lib.Target | None = None,
   clock: round_time.Clock = round_time.Clock(),
-  least_ari: float = plan.LEAST_ARI,
 ) -> Sweep:
   """Reads the finished runs of a sweep.
 
@@ -230,7 +222,6 @@ def read(
     workdir: Folder of the sweep.
     target: Target score; None for none.
     clock: Virtual clock of the picture of time.
-    least_ari: See `measures.found_clusters`.
 
   Raises:
     DataError: If there is no plan or no finished run, a file is damaged, or
@@ -260,7 +251,6 @@ def read(
       tuple(seed for seed, _ in runs),
       tuple(run for _, run in runs),
       target,
-      least_ari,
     )
     for values, runs in found.items()
   )

@@ -79,7 +79,7 @@ def _render(
     num_finished=sum(len(cell.runs) for cell in sweep.cells),
     num_planned=len(planned.runs),
     failed=[run for run in planned.runs if run.error],
-    least_ari=sweep.least_ari,
+    least_ari=measures.LEAST_ARI,
     chosen=chosen,
     titles=[_title(sweep, measure) for measure in sweep.measures],
     rates=[

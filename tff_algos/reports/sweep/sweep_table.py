@@ -30,7 +30,7 @@ def run_rows(sweep: sweep_lib.Sweep) -> list[dict[str, Any]]:
           **_place(sweep, cell),
           'seed': seed,
           'folder': os.path.relpath(run.workdir, sweep.workdir),
-          'found_clusters': measures.found_clusters(run, cell.least_ari),
+          'found_clusters': measures.found_clusters(run),
           **last,
           **{f'{_BEST}{name}': value for name, value in best.items()},
         }

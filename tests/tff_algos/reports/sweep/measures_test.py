@@ -64,7 +64,7 @@ def test_one_model_needs_no_match(tmp_path):
   run = fake_sweep.read_run(tmp_path)
   run.__dict__['num_clusters'] = 1
   assert measures.matched_scores(run) is None
-  assert measures.found_clusters(run, 0.9) is None
+  assert measures.found_clusters(run) is None
 
 
 def test_what_was_sent_is_summed_over_rounds(tmp_path):
@@ -110,13 +110,13 @@ def test_clusters_are_found_if_they_agree_and_are_used(
   tmp_path, options, found
 ):
   run = fake_sweep.read_run(tmp_path, **options)
-  assert measures.found_clusters(run, 0.9) is found
+  assert measures.found_clusters(run) is found
 
 
 def test_a_spare_cluster_may_stay_empty(tmp_path):
   fake_sweep.write_run(tmp_path)
   fake_workdir.change_summary(tmp_path, num_clusters=3)
-  assert measures.found_clusters(run_lib.read(tmp_path), 0.9) is True
+  assert measures.found_clusters(run_lib.read(tmp_path)) is True
 
 
 def test_all_metrics_of_an_evaluation_are_of_its_round(tmp_path):
