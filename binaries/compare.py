@@ -27,13 +27,12 @@ def _main() -> None:
   flags.mark_flag_as_required('workdir')
 
   def main() -> None:
-    from tff_algos.experiments.sweeps import comparison, grid
+    from tff_algos.experiments.sweeps import comparison
 
-    options = read_options()
+    options, plan = read_options(), None
     if runs.value:
       plan = comparison.plan_of_folders(runs.value, workdir.value)
-      grid.write_plan(plan, workdir.value)
-    print(comparison.compare(workdir.value, options))
+    print(comparison.compare(workdir.value, options, plan))
 
   command.run(main)
 

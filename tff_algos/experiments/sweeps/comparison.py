@@ -10,7 +10,7 @@ from typing import NamedTuple
 from absl import logging
 
 from tff_algos.core import config as config_lib
-from tff_algos.core import errors, sealed_json
+from tff_algos.core import durable, errors, folder_lock, sealed_json
 from tff_algos.data import integrity
 from tff_algos.evaluation import round_time
 from tff_algos.experiments import experiment, tables
@@ -30,6 +30,8 @@ from tff_algos.reports.sweep import target as target_lib
 # Maximum number of keys or runs to name.
 _MAX_NAMES = 10
 _SEED = re.compile(r'seed_(\d+)')
+# Many times what writing the tables takes.
+_PATIENCE_SECONDS = 60.0
 
 
 class Options(NamedTuple):
@@ -50,13 +52,17 @@ class Options(NamedTuple):
 
 
 def compare(
-  workdir: str | os.PathLike[str], options: Options = Options()
+  workdir: str | os.PathLike[str],
+  options: Options = Options(),
+  plan: plan_lib.Plan | None = None,
 ) -> str:
   """Writes `sweep.csv`, `sweep_summary.csv` and the page of a sweep.
 
   Args:
-    workdir: Folder with `sweep.json`.
+    workdir: Folder with `sweep.json`, unless `plan` is given.
     options: Options of the comparison.
+    plan: Result of `plan_of_folders`, written to `sweep.json` once its runs are
+      read; None for the plan of the folder.
 
   Returns:
     Means and standard deviations, or the trials of a search; cells that differ
@@ -65,21 +71,30 @@ def compare(
     each cell under its worst attack; as text.
 
   Raises:
-    ConfigError: If the options do not suit a search.
+    ConfigError: If the options do not suit a search, or the folder is not one
+      of comparisons.
     DataError: If no run is finished, a file is damaged, the runs do not differ
       by the axis to select on, or none has the metric of the target or of a
       prefix; for lack of a metric, after all files are written.
+    WorkdirBusyError: If another process writes the files for a minute.
   """
-  sweep = sweep_lib.read(workdir, options.target, options.clock)
+  if plan is not None:
+    # The folders of its runs are relative to this one.
+    durable.make_folder(pathlib.Path(workdir))
+  sweep = sweep_lib.read(workdir, options.target, options.clock, plan)
   if sweep.plan.search is not None:
     check_search(options)
   chosen: list[str] = []
   if options.question is not None:
     chosen = choice_lib.sentences(sweep, options.question)
-  tables.write_table(sweep.workdir / 'sweep.csv', sweep_table.run_rows(sweep))
-  tables.write_table(
-    sweep.workdir / 'sweep_summary.csv', sweep_table.cell_rows(sweep)
-  )
+  busy = f'another comparison is writing to {sweep.workdir}'
+  with folder_lock.exclusive(sweep.workdir, busy, _PATIENCE_SECONDS):
+    if plan is not None:
+      grid.write_plan(plan, workdir)
+    tables.write_table(sweep.workdir / 'sweep.csv', sweep_table.run_rows(sweep))
+    tables.write_table(
+      sweep.workdir / 'sweep_summary.csv', sweep_table.cell_rows(sweep)
+    )
   index = sweep_page.write_report(sweep, chosen)
   logging.info('Report: %s', index)
   if options.target is not None:
@@ -308,20 +323,23 @@ def plan_of_folders(
 
   Args:
     patterns: Glob patterns of their folders.
-    workdir: Folder of the comparison.
+    workdir: Folder of the comparison, which is none of the runs.
 
   Raises:
-    DataError: If a pattern matches no folder.
+    DataError: If a pattern matches no other folder.
   """
+  own = pathlib.Path(workdir).resolve()
   folders: dict[pathlib.Path, pathlib.Path] = {}
   for pattern in patterns:
     found = [
       pathlib.Path(path)
       for path in sorted(glob.glob(pattern))
-      if os.path.isdir(path)
+      if os.path.isdir(path) and pathlib.Path(path).resolve() != own
     ]
     if not found:
-      raise errors.DataError(f'--runs={pattern} matches no folder')
+      raise errors.DataError(
+        f'--runs={pattern} matches no folder besides --workdir={workdir}'
+      )
     for folder in found:  # Of patterns that overlap, each run counts once.
       folders.setdefault(folder.resolve(), folder)
   cells = [_cell(folder) for folder in folders.values()]
@@ -335,7 +353,7 @@ def plan_of_folders(
     )
     for folder, label in zip(folders.values(), labels, strict=True)
   )
-  axis = plan_lib.Axis(grid.FOLDER, '', tuple(dict.fromkeys(labels)))
+  axis = plan_lib.Axis(plan_lib.FOLDER, '', tuple(dict.fromkeys(labels)))
   return plan_lib.Plan('Runs compared', (axis,), runs)
 
 

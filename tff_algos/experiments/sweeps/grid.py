@@ -15,8 +15,7 @@ from tff_algos.reports.sweep import plan as plan_lib
 
 # Kinds of plans.
 GRID, SEARCH, COMPARISON = 'grid', 'search', 'comparison'
-# Key of the only axis of a comparison; those of others are of their configs.
-FOLDER = 'folder'
+# Key of the axis of the config files; those of others are of their configs.
 CONFIG_FILE = 'config file'
 # Of a file system.
 _MAX_NAME_BYTES = 255
@@ -203,8 +202,7 @@ def check_kind(workdir: str | os.PathLike[str], kind: str) -> None:
 def _kind(plan: plan_lib.Plan) -> str:
   if plan.search is not None:
     return SEARCH
-  is_comparison = [axis.key for axis in plan.axes] == [FOLDER]
-  return COMPARISON if is_comparison else GRID
+  return COMPARISON if plan.is_comparison else GRID
 
 
 def _check_keys(

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from tff_algos.core import errors, sealed_json
 
 FILE = 'sweep.json'
+# Key of the only axis of a comparison; those of others are of their configs.
+FOLDER = 'folder'
 VALIDATION = 'validation'
 UNSEEN = 'unseen'
 
@@ -124,6 +126,11 @@ class Plan(NamedTuple):
   axes: tuple[Axis, ...]
   runs: tuple[PlannedRun, ...]
   search: Search | None = None
+
+  @property
+  def is_comparison(self) -> bool:
+    """Returns whether the runs were started separately."""
+    return [axis.key for axis in self.axes] == [FOLDER]
 
 
 def value_text(value: Any) -> str:

@@ -215,6 +215,7 @@ def read(
   workdir: str | os.PathLike[str],
   target: target_lib.Target | None = None,
   clock: round_time.Clock = round_time.Clock(),
+  planned: plan.Plan | None = None,
 ) -> Sweep:
   """Reads the finished runs of a sweep.
 
@@ -222,13 +223,14 @@ def read(
     workdir: Folder of the sweep.
     target: Target score; None for none.
     clock: Virtual clock of the picture of time.
+    planned: Plan of the sweep; None for that of its folder.
 
   Raises:
     DataError: If there is no plan or no finished run, a file is damaged, or
       some runs classify and others regress.
   """
   workdir = pathlib.Path(workdir)
-  planned = plan.read(workdir)
+  planned = planned or plan.read(workdir)
   found: dict[tuple[Any, ...], list[tuple[int, run_lib.Run]]] = {}
   for run in planned.runs:
     folder = workdir / run.folder
@@ -236,6 +238,11 @@ def read(
       found.setdefault(run.values, []).append(
         (run.seed, run_lib.read(folder, clock))
       )
+  if not found and planned.is_comparison:
+    raise errors.DataError(
+      f'{workdir} compares {len(planned.runs)} runs, none evaluated, such as '
+      f'{planned.runs[0].folder}; run binaries.evaluate for them first.'
+    )
   if not found:
     reasons = [
       f' ({run.folder}: {run.error})' for run in planned.runs if run.error

@@ -7,7 +7,7 @@ import pytest
 
 from configs.fed_soft import synthetic
 from tests.testing import csv_files, fake_search, fake_sweep, fake_workdir
-from tff_algos.core import errors, sealed_json
+from tff_algos.core import errors, folder_lock, sealed_json
 from tff_algos.data import layout, schema
 from tff_algos.evaluation import round_time
 from tff_algos.experiments.sweeps import comparison, grid
@@ -190,6 +190,32 @@ def test_runs_that_are_not_evaluated_are_told(tmp_path):
   ) in comparison.compare(tmp_path).splitlines()
 
 
+def test_runs_that_cannot_be_compared_leave_the_plan_of_before(tmp_path):
+  fake_sweep.write_run(tmp_path / 'evaluated')
+  (tmp_path / 'trained').mkdir()
+  before, after = (
+    comparison.plan_of_folders([f'{tmp_path}/{name}'], tmp_path / 'compared')
+    for name in ('evaluated', 'trained')
+  )
+  comparison.compare(tmp_path / 'compared', plan=before)
+  with pytest.raises(
+    errors.DataError, match='1 runs.* none evaluated.* run binaries.evaluate'
+  ):
+    comparison.compare(tmp_path / 'compared', plan=after)
+  assert plan_lib.read(tmp_path / 'compared') == before
+
+
+def test_one_comparison_at_a_time_writes_the_tables(tmp_path, monkeypatch):
+  fake_sweep.write(tmp_path, {(0.1,): (0.2,)}, _AXES)
+  monkeypatch.setattr(comparison, '_PATIENCE_SECONDS', 0.0, raising=False)
+  with (
+    folder_lock.exclusive(tmp_path, ''),
+    pytest.raises(errors.WorkdirBusyError, match='another comparison .*Wait'),
+  ):
+    comparison.compare(tmp_path)
+  assert not (tmp_path / 'sweep.csv').exists()
+
+
 def test_what_is_chosen_is_printed_and_on_the_page(tmp_path):
   levels = {(0.1,): (0.2, 0.4), (1.0,): (0.3,)}
   fake_sweep.write(tmp_path, levels, _AXES)
@@ -268,6 +294,16 @@ def test_a_pattern_without_a_folder_is_refused(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   with pytest.raises(errors.DataError, match=r'--runs=runs/\* matches no'):
     comparison.plan_of_folders(['runs/*'], 'compared')
+
+
+def test_a_comparison_is_none_of_its_runs(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'runs' / 'compared').mkdir(parents=True)
+  with pytest.raises(errors.DataError, match='besides --workdir=runs/compared'):
+    comparison.plan_of_folders(['runs/*'], 'runs/compared')
+  (tmp_path / 'runs' / 'ifca').mkdir()
+  plan = comparison.plan_of_folders(['runs/*'], tmp_path / 'runs/compared')
+  assert [run.folder for run in plan.runs] == ['../ifca']
 
 
 def _runs(validation_ratio=0.0, num_unseen_clients=0):

@@ -122,7 +122,8 @@ def test_a_key_must_fit_every_config():
 
 def test_a_plan_replaces_none_of_another_kind(tmp_path):
   runs = (plan_lib.PlannedRun('seed_0', (2,), 0),)
-  axes = [plan_lib.Axis(key, '', (2,)) for key in ('training.x', grid.FOLDER)]
+  keys = ('training.x', plan_lib.FOLDER)
+  axes = [plan_lib.Axis(key, '', (2,)) for key in keys]
   plans = {
     'grid': plan_lib.Plan('x', (axes[0],), runs),
     'comparison': plan_lib.Plan('x', (axes[1],), runs),
