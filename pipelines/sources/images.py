@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from pipelines.examples import raw_columns
 from pipelines.sources import base, csv, files
 from tff_algos.core import errors
 from tff_algos.features import spec as spec_lib
@@ -178,7 +179,12 @@ def _list_folders(folder: pathlib.Path) -> Iterator[Listed]:
     location = base.Location(str(path))
     if len(path.parts) == 3:
       client, label, _ = path.parts
-      yield Listed(str(path), label, client, location)
+      problem = None
+      if not raw_columns.is_unicode(label):
+        problem = base.Problem(
+          'the class is not Unicode text', value=repr(label)
+        )
+      yield Listed(str(path), label, client, location, problem)
     else:
       problem = base.Problem(
         'the file does not lie at client/class/file', value=repr(str(path))
@@ -187,17 +193,23 @@ def _list_folders(folder: pathlib.Path) -> Iterator[Listed]:
 
 
 def _find_files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Yields all files under a folder that are not hidden or in a hidden one."""
-  for path in folder.rglob('*'):
-    if any(part.startswith('.') for part in path.relative_to(folder).parts):
-      continue
-    if path.is_symlink() and path.is_dir():
+  """Yields all files under a folder that are not hidden or in a hidden one.
+
+  Raises:
+    DataError: If there is a link to a folder.
+    OSError: If the disk fails: `rglob` would leave out what it may not read.
+  """
+  for name in files.match_names(str(folder), '*'):
+    path = folder / name
+    if path.is_file():
+      yield path
+    elif path.is_symlink() and path.is_dir():
       raise errors.DataError(
         f'{str(path)!r} is a link to a folder, which is not followed. Put the '
         'folder itself there, or list the images in a CSV file and set table.'
       )
-    if path.is_file():
-      yield path
+    elif path.is_dir():
+      yield from _find_files(path)
 
 
 def _list_table(folder: pathlib.Path, options: Options) -> Iterator[Listed]:

@@ -60,7 +60,7 @@ class Parquet(table.Table):
     for run in base.runs([group.num_rows for group in groups], block):
       path = groups[run.index].path
       rows = _read_group(path, groups[run.index].index, self._options.columns())
-      with _errors_of(path):
+      with errors_of(path):
         yield from rows.slice(run.start, run.stop - run.start).to_pylist()
 
   def _groups(self, part: str) -> list[RowGroup]:
@@ -73,10 +73,15 @@ class Parquet(table.Table):
 
 
 @contextlib.contextmanager
-def _errors_of(path: pathlib.Path) -> Generator[None]:
-  """Converts errors of pyarrow on a damaged file to DataError."""
+def errors_of(path: pathlib.Path) -> Generator[None]:
+  """Converts errors of pyarrow on a file to DataError, except a disk's."""
   try:
     yield
+  except KeyError as error:  # Of pytz or zoneinfo.
+    raise errors.DataError(
+      f'{path} has times of an unknown zone: {error}. Write them in UTC, or '
+      "with a zone such as 'Europe/Berlin'."
+    ) from None
   except (
     *(pyarrow.ArrowException, OSError, ValueError),
     OverflowError,  # A time that Python has not.
@@ -94,7 +99,7 @@ def _list_groups(
   path: pathlib.Path, columns: tuple[str, ...]
 ) -> tuple[RowGroup, ...]:
   """Returns the row groups of a file; checks its columns."""
-  with _errors_of(path), parquet.ParquetFile(path) as file:
+  with errors_of(path), parquet.ParquetFile(path) as file:
     names = file.schema_arrow.names
     sizes = [
       file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)
@@ -109,7 +114,7 @@ def _read_group(
 ) -> pyarrow.Table:
   """Returns the columns of a row group."""
   with (
-    _errors_of(path),
+    errors_of(path),
     parquet.ParquetFile(path, page_checksum_verification=True) as file,
   ):
     return file.read_row_group(index, columns=list(columns))

@@ -1,4 +1,7 @@
+import errno
+import functools
 import json
+import os
 
 import numpy as np
 import pytest
@@ -167,6 +170,34 @@ def test_disk_that_fails(tmp_path):
   for read in (source.checksums, lambda: raw_sources.read(source)):
     with pytest.raises(OSError, match='Input/output error'):
       read()
+
+
+def test_folder_that_may_not_be_read(tmp_path, monkeypatch):
+  """Such as another user's of mode 0700; root may read that one."""
+  raw_sources.write_images(tmp_path)
+
+  def refuse(original, *args):
+    if args and os.path.basename(args[0]) == 'bob':
+      raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), args[0])
+    return original(*args)
+
+  for name in ('listdir', 'scandir'):
+    patched = functools.partial(refuse, getattr(os, name))
+    monkeypatch.setattr(os, name, patched)
+  with pytest.raises(PermissionError, match='bob'):
+    _source(tmp_path).blocks()
+
+
+def test_class_folder_of_another_encoding(tmp_path):
+  """Such as an old archive has."""
+  raw_sources.write_images(tmp_path)
+  latin = os.fsdecode('Käse'.encode('latin-1'))
+  (tmp_path / 'ann' / 'dat').rename(tmp_path / 'ann' / latin)
+  source = _source(tmp_path, shape=(4, 4, 3))
+  assert source.facts() == {'class_names': ['cat', 'dat']}
+  ((place, problem),) = _problems(source)
+  assert place.file == f'ann/{latin}/2.png'
+  assert problem == r"the class is not Unicode text, got 'K\udce4se'"
 
 
 def test_class_that_is_not_listed(tmp_path):

@@ -109,6 +109,21 @@ def test_time_after_the_year_9999(tmp_path):
     list(source.read(source.blocks()[0]))
 
 
+def test_time_of_an_unknown_zone(tmp_path):
+  """As Windows names it."""
+  source = _source(
+    tmp_path, path=str(tmp_path / 'zone.parquet'), time_column='when'
+  )
+  kind = pyarrow.timestamp('s', 'W. Europe Standard Time')
+  columns = {'a': [1], 'b': [1], 'y': [1], 'who': ['ann']}
+  columns['when'] = pyarrow.array([10**9], kind)
+  parquet.write_table(pyarrow.table(columns), tmp_path / 'zone.parquet')
+  with pytest.raises(
+    errors.DataError, match=r"zone\.parquet .* zone: 'W\. Europe .* in UTC"
+  ):
+    list(source.read(source.blocks()[0]))
+
+
 def test_rows_are_located_in_their_file(tmp_path):
   source = _source(tmp_path)
   found = [source.locate('train', i) for i in range(8)]

@@ -11,10 +11,10 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import pyarrow
 from pyarrow import parquet
 
 from pipelines.sources import cells, files, table
+from pipelines.sources import parquet as parquet_source
 from tff_algos.core import errors
 
 NUMBER = 'number'
@@ -130,17 +130,17 @@ def read(path: pathlib.Path) -> Table:
     DataError: If it is missing, empty, damaged or of another kind.
     OSError: If the disk fails.
   """
-  try:
-    if path.suffix == '.parquet':
-      return _read_parquet(path)
-    return _read_csv(path)
-  except FileNotFoundError:
+  if not path.exists():
     raise errors.DataError(
       f'no raw data: there is no file {str(path)!r}. Mend the path.'
-    ) from None
+    )
+  if path.suffix == '.parquet':
+    return _read_parquet(path)
+  try:
+    return _read_csv(path)
   except (
     *(OSError, EOFError, UnicodeDecodeError, csv.Error, lzma.LZMAError),
-    *(zlib.error, pyarrow.ArrowException, OverflowError),
+    zlib.error,
   ) as error:
     if errors.is_of_disk(error):
       raise
@@ -165,7 +165,7 @@ def is_number(cell: Any) -> bool:
 
 
 def _read_parquet(path: pathlib.Path) -> Table:
-  with parquet.ParquetFile(path) as file:
+  with parquet_source.errors_of(path), parquet.ParquetFile(path) as file:
     names = file.schema_arrow.names
     rows = (
       row.values()

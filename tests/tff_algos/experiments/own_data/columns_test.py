@@ -149,11 +149,12 @@ def test_at_most_so_many_rows_and_values(tmp_path, monkeypatch):
   ('name', 'content', 'words'),
   [
     ('none.csv', None, 'no raw data: there is no file'),
+    ('none.parquet', None, 'no raw data: there is no file'),
     ('t.csv', b'', 'has no rows'),
     ('t.csv', b'a,b\n', 'has no rows'),
     ('t.csv', b'a\n\xff\xfe', 'no CSV file in UTF-8'),
     ('t.csv.gz', b'a,b', 'no CSV file in UTF-8'),
-    ('t.parquet', b'PAR1', 'no Parquet file'),
+    ('t.parquet', b'PAR1', 'no sound Parquet file'),
   ],
 )
 def test_unreadable_file_is_one_clear_error(tmp_path, name, content, words):
@@ -179,10 +180,17 @@ def test_cell_that_is_a_document_and_quotes_that_do_not_end(tmp_path):
     _read(tmp_path, 'note\n"a\nb\n')
 
 
-def test_time_after_the_year_9999(tmp_path):
-  when = pyarrow.array([9 * 10**12], pyarrow.timestamp('s'))
+@pytest.mark.parametrize(
+  ('seconds', 'zone', 'words'),
+  [
+    (9 * 10**12, None, 'date value out of range'),
+    (10**9, 'W. Europe Standard Time', r"unknown zone: 'W\. Europe Standard"),
+  ],
+)
+def test_time_that_python_has_not(tmp_path, seconds, zone, words):
+  when = pyarrow.array([seconds], pyarrow.timestamp('s', zone))
   parquet.write_table(pyarrow.table({'when': when}), tmp_path / 't.parquet')
-  with pytest.raises(errors.DataError, match='date value out of range'):
+  with pytest.raises(errors.DataError, match=words):
     columns.read(tmp_path / 't.parquet')
 
 
