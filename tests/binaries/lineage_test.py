@@ -13,7 +13,7 @@ def test_chain_is_printed(launcher, finished_run):
   assert f'run {finished_run.folder}' in lines
   assert '  round: 3' in lines
   assert any(
-    line.startswith('  raw file sklearn.datasets.load_digits: ')
+    line.startswith('  SHA-256 of sklearn.datasets.load_digits: ')
     for line in lines
   )
   assert not program.complaints

@@ -178,7 +178,7 @@ def chain(
     )
     release = history[release.rollback_of]
   run = folder / release.run
-  round_num: int | None = release.round_num
+  round_num = release.round_num
   try:
     found = (
       releases.read_lineage(folder, release.version)
@@ -198,12 +198,16 @@ def chain(
       )
     )
     while True:
-      steps.append((f'run {os.path.normpath(run)}', _facts(found, round_num)))
+      facts = {'lineage': f'{lineage_table.FILE} is not there any more'}
+      if found:
+        facts = lineage_table.describe(found)
+      facts['round'] = str(round_num)
+      steps.append((f'run {os.path.normpath(run)}', facts))
       parent = found.get('parent')
       if not parent:
         return steps
       found = _read_of(run / parent['run'], parent['dataset_version'])
-      run, round_num = run / parent['run'], parent.get('round_num')
+      run, round_num = run / parent['run'], parent['round_num']
   except (KeyError, TypeError, AttributeError) as error:
     raise errors.DataError(
       f'the lineage of {os.path.normpath(run)} cannot be read: {error!r} in '
@@ -219,26 +223,6 @@ def chain_text(steps: list[tuple[str, Mapping[str, Any]]]) -> str:
     lines.append(title)
     lines += [f'  {name}: {value}' for name, value in facts.items()]
   return '\n'.join(lines)
-
-
-def _facts(found: Mapping[str, Any], round_num: int | None) -> dict[str, Any]:
-  """Returns what is printed of a run."""
-  facts: dict[str, Any] = {}
-  if round_num is not None:
-    facts['round'] = round_num
-  if not found:
-    return {**facts, 'lineage': f'{lineage_table.FILE} is not there any more'}
-  dataset = found['dataset']
-  date = f' as of {dataset["as_of"]}' if dataset['as_of'] else ''
-  parent = found['parent']
-  return {
-    **facts,
-    'config': found['config_hash'],
-    'code': found['code_version'],
-    'dataset': f'{dataset["version"]}{date}',
-    **{f'raw file {name}': sum_ for name, sum_ in dataset['raw_files'].items()},
-    'continues': parent['run'] if parent else 'no run',
-  }
 
 
 def _read_of(run: pathlib.Path, dataset_version: str) -> dict[str, Any]:

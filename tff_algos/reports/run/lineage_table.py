@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 from tff_algos.core import errors, sealed_json
@@ -40,17 +41,8 @@ def rows(
   if run_hash and content.get('run_hash') not in (run_hash, None):
     raise errors.DataError(f'{path} is of another run. {_REMEDY}')
   try:
-    dataset, parent = content['dataset'], content['parent']
     return [
-      ('round', str(content['round_num'])),
-      ('continues', parent['run'] if parent else 'no run'),
-      ('dataset', dataset['version']),
-      ('as of', dataset['as_of'] or 'no date'),
-      *(
-        (f'SHA-256 of {name}', sha256)
-        for name, sha256 in dataset['raw_files'].items()
-      ),
-      ('code', content['code_version']),
+      *describe(content).items(),
       ('gate', _verdict(content['gate'])),
       *(
         ('released', f'version {release["version"]}')
@@ -59,6 +51,23 @@ def rows(
     ]
   except (ValueError, KeyError, TypeError) as error:
     raise errors.DataError(f'{path} is damaged: {error!r}. {_REMEDY}') from None
+
+
+def describe(content: Mapping[str, Any]) -> dict[str, str]:
+  """Returns name -> value of what determines a run's models."""
+  dataset, parent = content['dataset'], content['parent']
+  return {
+    'round': str(content['round_num']),
+    'continues': parent['run'] if parent else 'no run',
+    'dataset': dataset['version'],
+    'as of': dataset['as_of'] or 'no date',
+    **{
+      f'SHA-256 of {name}': sha256
+      for name, sha256 in dataset['raw_files'].items()
+    },
+    'config': content['config_hash'],
+    'code': content['code_version'],
+  }
 
 
 def _verdict(gate: dict[str, Any] | None) -> str:

@@ -78,11 +78,12 @@ def test_chain_through_parents(production):
   ]
   version, newer, older = (facts for _, facts in steps)
   assert version['gate'] == 'blessed against version 1'
-  assert newer['round'] == 31
-  assert newer['dataset'] == 'v-2026-11-20 as of 2026-11-20'
-  assert newer['raw file 2026-11-20.csv'] == 'sha of 2026-11-20'
+  assert newer['round'] == '31'
+  assert newer['dataset'] == 'v-2026-11-20'
+  assert newer['as of'] == '2026-11-20'
+  assert newer['SHA-256 of 2026-11-20.csv'] == 'sha of 2026-11-20'
   assert newer['continues'] == '../2026-11-19'
-  assert older['raw file 2026-11-19.csv'] == 'sha of 2026-11-19'
+  assert older['SHA-256 of 2026-11-19.csv'] == 'sha of 2026-11-19'
   assert older['continues'] == 'no run'
 
 
@@ -97,7 +98,7 @@ def test_chain_through_a_rollback_of_the_current_version(production):
   assert steps[1][1]['gate'] == 'blessed, without a champion'
   text = lineage.chain_text(steps)
   assert text.startswith('version 3\n  rollback to version: 1\nversion 1\n')
-  assert '\n  raw file 2026-11-19.csv: sha of 2026-11-19' in text
+  assert '\n  SHA-256 of 2026-11-19.csv: sha of 2026-11-19' in text
 
 
 def test_chain_survives_what_was_removed(production):
@@ -105,7 +106,7 @@ def test_chain_survives_what_was_removed(production):
   for night in ('2026-11-19', '2026-11-20'):
     (production / 'runs' / night / 'lineage.json').unlink()
   _, newer, older = lineage.chain(production / 'export', 2)
-  assert newer[1]['raw file 2026-11-20.csv'] == 'sha of 2026-11-20'
+  assert newer[1]['SHA-256 of 2026-11-20.csv'] == 'sha of 2026-11-20'
   assert older[1]['lineage'] == 'lineage.json is not there any more'
 
 
@@ -142,7 +143,7 @@ def test_a_lineage_of_other_fields_is_named(production, key, value):
 def test_the_copy_of_a_bundle_is_read_first(production):
   (production / 'runs' / '2026-11-19' / 'lineage.json').write_text('{')
   _, run = lineage.chain(production / 'export', 1)
-  assert run[1]['raw file 2026-11-19.csv'] == 'sha of 2026-11-19'
+  assert run[1]['SHA-256 of 2026-11-19.csv'] == 'sha of 2026-11-19'
 
 
 @pytest.mark.parametrize('version', [None, 7])
@@ -211,7 +212,8 @@ def test_releases_of_a_run_that_was_done_anew(trained_regressions, tmp_path):
     lineage.chain(export, version)[1] for version in (1, 2)
   )
   assert bad['lineage'] == 'lineage.json is not there any more'
-  assert mended['dataset'] == f'{entry.dataset_version} as of 2026-11-20'
+  assert mended['dataset'] == entry.dataset_version
+  assert mended['as of'] == '2026-11-20'
 
 
 def test_parent_is_relative_to_the_run(tmp_path):
