@@ -7,13 +7,12 @@ import sys
 import numpy as np
 import pytest
 
+from configs.ifca import fortnight as fortnight_config
 from docs.examples import fortnight
-from pipelines import options
 from tests.testing import csv_files, programs, raw_data
-from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
-from tff_algos.experiments import datasets
+from tff_algos.experiments import datasets, experiment
 
 
 def _read(folder):
@@ -25,29 +24,9 @@ def _read(folder):
 
 
 def _config(folder):
-  return config_lib.from_dict(
-    options.DatasetConfig,
-    {
-      'source': {
-        'name': 'csv',
-        'options': {
-          'path': str(folder / '2026-*.csv'),
-          'label_column': 'label',
-          'feature_columns': fortnight.FEATURES,
-          'classes': fortnight.CLASSES,
-          'client_column': 'client',
-          'time_column': 'time',
-        },
-      },
-      'partition': {'law': 'natural'},
-      'splits': {
-        'split_by': 'client_time',
-        'validation_ratio': 0.1,
-        'test_ratio': 0.2,
-        'held_out_fraction': 0.0,
-      },
-    },
-  )
+  config = fortnight_config.get_config('full')
+  config.dataset.source.options.path = str(folder / '2026-*.csv')
+  return experiment.parse(config).dataset
 
 
 def test_clients_come_go_return_and_split():
