@@ -4,10 +4,7 @@ import functools
 import pathlib
 from typing import NamedTuple
 
-from pyarrow import parquet
-
 from tff_algos.data import dataset as dataset_lib
-from tff_algos.data import layout
 
 
 class Client(NamedTuple):
@@ -62,17 +59,4 @@ class Reader:
 
   def clients(self, shard: int) -> list[Client]:
     """Returns the clients of a shard in the order of their records."""
-    return self._clients[shard]
-
-  @functools.cached_property
-  def _clients(self) -> list[list[Client]]:
-    shards: list[list[Client]] = [
-      [] for _ in range(self.dataset.manifest['num_shards'])
-    ]
-    columns = ['client_id', 'group', 'shard', 'position']
-    path = self.dataset.path / layout.CLIENTS
-    for row in parquet.read_table(path, columns=columns).to_pylist():
-      shards[row['shard']].append(
-        Client(row['client_id'], row['group'], row['position'])
-      )
-    return [sorted(clients, key=lambda c: c.position) for clients in shards]
+    return [Client(*one) for one in self.dataset.clients_of_shard(shard)]

@@ -67,6 +67,7 @@ class FederatedDataset(rich_repr.Described):
     self.schema = schema_lib.Schema.from_dict(manifest['schema'])
     ids = clients['client_id'].to_pylist()
     groups = clients['group'].to_pylist()
+    self._records = clients.select(['client_id', 'group', 'position'])
     self._row = {client_id: row for row, client_id in enumerate(ids)}
     self._shard = clients['shard'].to_numpy()
     self._position = clients['position'].to_numpy()
@@ -242,6 +243,12 @@ class FederatedDataset(rich_repr.Described):
   def shards_of(self, client_ids: Sequence[str]) -> Array:
     """Returns the shard with each client's examples, int64 `[n]`."""
     return self._shard[[self._row[one] for one in client_ids]].astype(np.int64)
+
+  def clients_of_shard(self, shard: int) -> list[tuple[str, str, int]]:
+    """Returns id, group and position of a shard's clients, by position."""
+    rows = np.flatnonzero(self._shard == shard)
+    found = self._records.take(rows).sort_by('position').to_pydict()
+    return list(zip(*found.values(), strict=True))
 
   def true_mixture(self, group: str = schema_lib.PARTICIPATING) -> Array | None:
     """Returns the planned share of each source distribution at each client.
