@@ -15,8 +15,6 @@ from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema as schema_lib
 from tff_algos.stores import objects as objects_lib
 
-_PERSONS = tuple(f'person_{i}' for i in range(4))
-
 
 @pytest.fixture(name='built', scope='module')
 def make_built(tmp_path_factory):
@@ -202,17 +200,6 @@ def test_synthetic_regressions(tmp_path):
       assert train.y.dtype == np.float32
 
 
-def test_natural_partition(tmp_path):
-  raw_data.write_csv(tmp_path, 60)
-  config = raw_data.csv_config(tmp_path, partition={'law': 'natural'})
-  result = build_dataset.build(config, tmp_path / 'dataset')
-  with dataset_lib.FederatedDataset.open(result.path) as dataset:
-    assert dataset.client_ids == tuple(f'person_{i}' for i in range(4))
-    assert dataset.true_mixture() is None
-    x = dataset.examples('person_3', 'train').x
-    assert set(x[:, 0] % 4) == {3}
-
-
 def test_config_that_never_can_be_met_reads_nothing(tmp_path, monkeypatch):
   def read(*unused):
     raise AssertionError('read')
@@ -281,37 +268,6 @@ def test_blank_client_id_is_a_dead_letter(tmp_path):
   build_dataset.build(iid, tmp_path / 'dataset')
 
 
-def test_dead_letters_are_kept_when_the_partition_is_refused(tmp_path):
-  raw_data.write_csv(tmp_path, 60, ('?,2,no,ann',))
-  config = raw_data.csv_config(
-    tmp_path,
-    partition={'law': 'natural', 'num_clients': 9},
-    max_dead_letter_fraction=0.5,
-  )
-  with pytest.raises(errors.PartitionError, match='dead letters are in'):
-    build_dataset.build(config, tmp_path / 'dataset')
-  (kept,) = (tmp_path / 'dataset').rglob('*.jsonl')
-  assert json.loads(kept.read_text())['line'] == 62
-
-
-def test_values_out_of_range_are_dead_letters(tmp_path):
-  raw_data.write_csv(tmp_path, 60, ('1e30,2,no,ann', '1,2,no,eve'))
-  config = raw_data.csv_config(tmp_path, max_dead_letter_fraction=0.1)
-  checked = raw_data.with_options(
-    config,
-    schema=(
-      {'name': 'a', 'type': 'integer', 'minimum': 0.0, 'maximum': 99.0},
-      {'name': 'who', 'type': 'text', 'allowed': ('ann', *_PERSONS)},
-    ),
-  )
-  plain, result = (
-    build_dataset.build(one, tmp_path / 'dataset') for one in (config, checked)
-  )
-  assert plain.manifest['counters']['dead_letters'] == 0
-  assert result.manifest['counters']['dead_letters'] == 2
-  assert plain.version != result.version
-
-
 def test_overlapping_windows_do_not_leak_between_splits_by_time(tmp_path):
   """Windows of three rows: features of adjacent rows share two."""
   rows = [f'{i},{i + 2},{("no", "yes")[i % 2]},p_{i % 2}' for i in range(40)]
@@ -334,19 +290,6 @@ def test_overlapping_windows_do_not_leak_between_splits_by_time(tmp_path):
   assert sorted(train[:, 0]) == list(range(20))
   assert sorted(test[:, 0]) == list(range(23, 30))
   assert sorted(held_out[:, 0]) == list(range(33, 40))
-
-
-def test_only_dead_letters(tmp_path):
-  raw_data.write_csv(tmp_path, 0, ('?,1,no,ann',))
-  config = raw_data.csv_config(tmp_path, max_dead_letter_fraction=0.99)
-  with pytest.raises(errors.DataError, match='1 of 1 raw examples'):
-    build_dataset.build(config, tmp_path / 'dataset')
-
-
-def test_no_examples_at_all(tmp_path):
-  raw_data.write_csv(tmp_path, 0)
-  with pytest.raises(errors.DataError, match='has no examples'):
-    build_dataset.build(raw_data.csv_config(tmp_path), tmp_path / 'dataset')
 
 
 def test_partition_that_cannot_be_met_leaves_nothing(tmp_path):

@@ -89,17 +89,6 @@ def test_version_does_not_depend_on_the_order_of_keys():
   )
 
 
-def test_version_does_not_depend_on_where_files_lie(tmp_path):
-  versions = set()
-  for name in ('one', 'two'):
-    (tmp_path / name).mkdir()
-    raw_data.write_csv(tmp_path / name)
-    described = _describe(raw_data.csv_config(tmp_path / name))
-    versions.add(manifest.name_version(described))
-    assert str(tmp_path) not in json.dumps(described)
-  assert len(versions) == 1
-
-
 def test_version_depends_on_the_raw_data(tmp_path):
   versions = set()
   for num_rows in (60, 61):

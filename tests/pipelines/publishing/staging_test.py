@@ -29,26 +29,11 @@ def test_publish(tmp_path):
   assert (dataset / 'versions' / 'v1' / 'file').read_text() == 'one'
 
 
-def test_old_versions_stay(tmp_path):
-  _publish(tmp_path, 'v1', 'one')
-  _publish(tmp_path, 'v2', 'two')
-  assert _names(tmp_path / 'versions') == ['v1', 'v2']
-  assert (tmp_path / 'CURRENT').read_text() == 'v2\n'
-
-
 def test_same_version_is_replaced_whole(tmp_path):
   _publish(tmp_path, 'v1', 'damaged')
   _publish(tmp_path, 'v1', 'whole')
   assert (tmp_path / 'versions' / 'v1' / 'file').read_text() == 'whole'
   assert _names(tmp_path) == ['CURRENT', 'versions']
-
-
-def test_an_older_version_can_be_made_current(tmp_path):
-  _publish(tmp_path, 'v1', 'one')
-  _publish(tmp_path, 'v2', 'two')
-  with staging_lib.open_staging(tmp_path) as staging:
-    staging_lib.write_pointer(staging, tmp_path / 'CURRENT', 'v1')
-  assert (tmp_path / 'CURRENT').read_text() == 'v1\n'
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,10 @@
 
 import pytest
 
-from configs.fed_soft import digits
 from tests.testing import raw_data, unrendered
 from tff_algos.core import cache_folder, errors
 from tff_algos.data import layout
-from tff_algos.experiments import datasets, experiment
+from tff_algos.experiments import datasets
 from tff_algos.stores import objects as objects_lib
 
 
@@ -14,28 +13,6 @@ from tff_algos.stores import objects as objects_lib
 def cheap():
   with unrendered.blank_pictures():
     yield
-
-
-def _config(**overrides):
-  config = digits.get_config('smoke')
-  config.update_from_flattened_dict(overrides)
-  return experiment.parse(config).dataset
-
-
-def test_same_config_gives_the_same_bytes_and_is_not_built_again(tmp_path):
-  for name in ('one', 'other'):
-    datasets.build(raw_data.digits_config(), tmp_path / name)
-  one, other = (
-    raw_data.file_bytes(tmp_path / name) for name in ('one', 'other')
-  )
-  assert one == other
-  before = [
-    path.stat().st_mtime_ns for path in tmp_path.rglob('*.array_record')
-  ]
-  datasets.build(raw_data.digits_config(), tmp_path / 'one')
-  assert before == [
-    path.stat().st_mtime_ns for path in tmp_path.rglob('*.array_record')
-  ]
 
 
 def test_raw_data_in_a_store_give_the_same_dataset(tmp_path, monkeypatch):
@@ -62,14 +39,6 @@ def test_a_dataset_that_is_elsewhere_is_not_built_here(tmp_path):
       errors.ConfigError, match='take --workdir=s3://bucket/d'
     ):
       step()
-
-
-def test_partition_that_cannot_be_met_leaves_the_version_before(tmp_path):
-  datasets.build(_config(), tmp_path)
-  before = raw_data.file_bytes(tmp_path)
-  with pytest.raises(errors.PartitionError, match='Lower sizes.maximum'):
-    datasets.build(_config(**{'dataset.sizes.maximum': 500}), tmp_path)
-  assert raw_data.file_bytes(tmp_path) == before
 
 
 @pytest.fixture(name='workdir', scope='module')
