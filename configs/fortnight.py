@@ -51,7 +51,7 @@ def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
       time_column='time',
     )
   config.dataset.splits.update(
-    split_by='client' if is_smoke else 'client_time',
+    split_by='content' if is_smoke else 'client_time',
     validation_ratio=0.1,
     test_ratio=0.25,
     held_out_fraction=0.0,

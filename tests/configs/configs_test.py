@@ -15,6 +15,7 @@ from tff_algos.algorithms import registry
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.experiments import experiment
+from tff_algos.experiments.production import nightly
 
 _ROOT = pathlib.Path(__file__).parents[2]
 # Those of own data have no data, and a variant for each algorithm.
@@ -92,6 +93,16 @@ def test_docstring_holds_the_command_that_runs_it(path):
     assert not variant or variant in _variants(_load(path))
   assert '--workdir=' in docstring
   assert '`smoke`' in docstring
+
+
+@pytest.mark.parametrize(
+  ('path', 'variant'),
+  [one for one in _CASES if 'binaries.nightly' in one[0].read_text()],
+  ids=_case_id,
+)
+def test_nights_take_every_variant_of_their_configs(path, variant):
+  config = experiment.parse(_load(path).get_config(variant))
+  nightly._check_dataset(config.dataset)
 
 
 @pytest.mark.parametrize(
