@@ -24,7 +24,7 @@ from ml_collections import config_flags
 
 from binaries import mirrored_flags
 from tff_algos.core import config as config_lib
-from tff_algos.core import errors, plugins
+from tff_algos.core import errors, extras, plugins
 from tff_algos.experiments import config_file, config_values
 
 # TensorFlow 2.14 prints three errors about CUDA plug-ins at every import, also
@@ -53,7 +53,7 @@ _NUM_OPEN_FILES = 1 << 16
 _INTERRUPTED = 128 + signal.SIGINT
 _TERMINATED = 128 + signal.SIGTERM
 _CONFIG_FLAGS = ('--config', '-config')
-_OVERRIDE = re.compile(r'--?(?:no)?config\.([\w.]+)')
+_OVERRIDE = re.compile(r'--?(?:no)?config\.([^=]+)')
 # Of options that are no text, nor None.
 _DEFINE: dict[type, Callable[..., flags.FlagHolder]] = {
   bool: flags.DEFINE_bool,
@@ -166,11 +166,11 @@ def run(
 ) -> None:
   """Parses the flags and runs a program.
 
-  A user error is reported in one line on stderr with exit status 1; a full or
-  read-only disk and other infrastructure errors of `exit_code_of` in one line
-  with 75, a check that did not pass with 3. Ctrl-C ends with 130 and SIGTERM
-  with 143, after cleanup. Any other exception is a bug and keeps its stack
-  trace.
+  A user error, also a package of an extra that is not installed, is reported in
+  one line on stderr with exit status 1; a full or read-only disk and other
+  infrastructure errors of `exit_code_of` in one line with 75, a check that did
+  not pass with 3. Ctrl-C ends with 130 and SIGTERM with 143, after cleanup. Any
+  other exception is a bug and keeps its stack trace.
 
   Args:
     function: The program.
@@ -192,6 +192,7 @@ def run(
         if prints_failures:
           # Also those of a workdir in an object store, before the function.
           stack.enter_context(_printed_failures())
+        stack.enter_context(extras.named())
         if mirrors_folders:
           stack.enter_context(mirrored_flags.mirrored())
         function()
@@ -330,17 +331,18 @@ def _parse_flags(argv: list[str], *, prints_failures: bool) -> list[str]:
   """
   flags.FLAGS['help'] = _HelpFlag()
   try:
-    argv = _with_found_config(flags.FLAGS.read_flags_from_files(argv))
-    if 'config' in flags.FLAGS:
-      others = _parse_all_but_config(argv)
-      plugins.load(others.plugins)
-      if others.config is not None:
-        check_overrides(others.config, argv)
-    rest = _parse(flags.FLAGS, argv)
-    if 'plugins' in flags.FLAGS:
-      plugins.load(flags.FLAGS.plugins)
-    return rest
-  except (errors.ConfigError, flags.Error) as error:
+    with extras.named():
+      argv = _with_found_config(flags.FLAGS.read_flags_from_files(argv))
+      if 'config' in flags.FLAGS:
+        others = _parse_all_but_config(argv)
+        plugins.load(others.plugins)
+        if others.config is not None:
+          check_overrides(others.config, argv)
+      rest = _parse(flags.FLAGS, argv)
+      if 'plugins' in flags.FLAGS:
+        plugins.load(flags.FLAGS.plugins)
+      return rest
+  except (errors.UserError, flags.Error) as error:
     if prints_failures:
       print(failure_line(error, BAD_INPUT), flush=True)
     sys.stderr.write(f'{" ".join(str(error).split())}\n')
@@ -384,7 +386,8 @@ def check_overrides(config_path: str, argv: list[str]) -> None:
   that lacks the key.
 
   Raises:
-    ConfigError: If there is no such file, variant or key.
+    ConfigError: If there is no such file, variant or key, or an override is of
+      an element.
   """
   config = config_file.load(config_path).to_dict()
   for argument in argv:
@@ -393,9 +396,12 @@ def check_overrides(config_path: str, argv: list[str]) -> None:
       _check_override(config_path, config, override[1])
 
 
-def _check_override(config_path: str, config: dict[str, Any], key: str) -> None:
+def _check_override(
+  config_path: str, config: dict[str, Any], spelled: str
+) -> None:
+  key, bracket, _ = spelled.partition('[')
   try:
-    config_values.value_of(config, key)
+    value = config_values.value_of(config, key)
   except errors.ConfigError as error:
     from tff_algos.experiments import config_reference
 
@@ -406,6 +412,11 @@ def _check_override(config_path: str, config: dict[str, Any], key: str) -> None:
       'add it there, or start that file from configs.base.experiment, which '
       'has all options'
     ) from error
+  if bracket:
+    raise errors.ConfigError(
+      f'--config.{spelled} sets an element, and a flag sets whole values; give '
+      f'the whole one, which is now --config.{key}="{value}"'
+    )
 
 
 def _with_found_config(argv: list[str]) -> list[str]:

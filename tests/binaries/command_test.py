@@ -1,6 +1,7 @@
 """Every binary's way to end, as a person sees it."""
 
 import ast
+import json
 import logging
 import os
 import re
@@ -30,6 +31,7 @@ def _end(launcher, ending):
     ('user_error', 1, 'no such thing; take another'),
     ('busy', 75, 'another run is at work; wait for it'),
     ('not_approved', 3, 'accuracy fell by 9 points; look at gate.json'),
+    ('missing_extra', 1, "install the extra 'pipelines'"),
     ('full_disk', 75, "No space left on device: 'config.json'"),
   ],
 )
@@ -247,7 +249,9 @@ import ml_collections
 def get_config(variant='full'):
   if variant != 'full':
     raise ValueError(f"variant must be 'full', got {variant!r}")
-  return ml_collections.ConfigDict({'size': 1, 'model': {'rate': 0.5}})
+  return ml_collections.ConfigDict({
+    'size': 1, 'model': {'rate': 0.5, 'rates': (1, 2)}
+  })
 """
 
 
@@ -272,12 +276,30 @@ def test_right_overrides_pass(tmp_path, arguments):
     ('modle.rate=3', "config has no key 'modle'; did you mean 'model'?"),
     ('zzz=3', "config has no key 'zzz'. Its keys are: model, size"),
     ('size.x=3', "config.size is no section, so has no key 'x'"),
+    ('sizes[0]=3', "config has no key 'sizes'; did you mean 'size'?"),
+    (
+      'model.rates[0]=3',
+      '--config.model.rates[0] sets an element, and a flag sets whole values; '
+      'give the whole one, which is now --config.model.rates="(1, 2)"',
+    ),
   ],
 )
 def test_unknown_override_names_the_nearest_key(tmp_path, argument, words):
   with pytest.raises(errors.ConfigError) as caught:
     _check(tmp_path / 'config.py', f'--config.{argument}')
   assert str(caught.value).startswith(words)
+
+
+def test_config_file_that_lacks_an_extra_is_one_line(launcher, tmp_path):
+  path = tmp_path / 'config.py'
+  path.write_text("import sys\n\nsys.modules['wandb'] = None\nimport wandb\n")
+  program = launcher.run(
+    'binaries.preprocess', f'--config={path}', f'--workdir={tmp_path}'
+  )
+  assert program.returncode == 1
+  (line,) = program.complaints
+  assert "needs the package 'wandb', which is not installed: install" in line
+  assert json.loads(program.stdout)['reason'] == 'bad_input'
 
 
 def test_option_that_the_file_does_not_set_is_told_from_a_typo(tmp_path):

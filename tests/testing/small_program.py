@@ -4,6 +4,7 @@ import errno
 import functools
 import os
 import signal
+import sys
 import time
 
 from absl import logging
@@ -60,6 +61,11 @@ def _missing_file() -> None:
   open('/no/such/file')
 
 
+def _missing_extra() -> None:
+  sys.modules['apache_beam'] = None
+  import apache_beam  # noqa: F401
+
+
 def _talk() -> None:
   logging.info('our own words')
   logging.warning('our own warning')
@@ -80,6 +86,7 @@ _ENDINGS = {
   'not_approved': _not_approved,
   'bug': _bug,
   'full_disk': _full_disk,
+  'missing_extra': _missing_extra,
   'missing_file': _missing_file,
   'swallow_ctrl_c': functools.partial(_swallow, signal.SIGINT),
   'swallow_sigterm': functools.partial(_swallow, signal.SIGTERM),
