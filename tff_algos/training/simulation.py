@@ -145,7 +145,8 @@ class Simulation:
       start: Server state and client states, NumPy; None for `initial_states`.
 
     Raises:
-      ConfigError: If arrays of `source` do not fit the algorithm's model.
+      ConfigError: If arrays of `source` do not fit the algorithm's model, or
+        `start` has not one state for each client.
     """
     self.algorithm = algorithm
     self._client_ids = source.population.client_ids
@@ -156,6 +157,13 @@ class Simulation:
     self.server_state, self.client_states = start or initial_states(
       algorithm, source.population, seed
     )
+    num_clients = source.population.num_clients
+    if len(self.client_states) != num_clients:
+      raise errors.ConfigError(
+        f'start has {len(self.client_states)} client states, but source has '
+        f'{num_clients} clients: give one state for each, in the order of the '
+        'client ids'
+      )
 
   @property
   def source(self) -> cohort_lib.ClientSource:

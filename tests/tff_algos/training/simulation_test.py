@@ -162,6 +162,18 @@ def test_examples_may_be_replaced_by_others_of_the_same_clients():
   assert run.source is other
 
 
+def test_a_start_has_a_state_of_every_client():
+  run = _simulate()
+  for states in (run.client_states[:-1], [*run.client_states, None]):
+    with pytest.raises(
+      errors.ConfigError,
+      match=f'start has {len(states)} client states, but source has 5 clients',
+    ):
+      simulation.Simulation(
+        run.algorithm, _SOURCE, run.runtime, start=(run.server_state, states)
+      )
+
+
 def test_only_available_clients_take_part():
   run = _simulate('fed_avg', cohort_size=0)
   names = ['c003', 'c001', 'c000']  # The second has no example.
