@@ -189,8 +189,11 @@ class CheckpointManager:
       choice: A round, `'last'`, or `'best'` by the run's selection metric.
 
     Raises:
+      ConfigError: If it is none of them.
       CheckpointError: If there is no such checkpoint.
     """
+    if isinstance(choice, str):
+      choice = parse_choice(choice)
     saved = self.rounds()
     if not saved:
       raise errors.CheckpointError(

@@ -74,11 +74,13 @@ def test_the_best_round_is_kept(tmp_path):
 def test_the_last_the_best_and_a_named_round_are_found(tmp_path):
   best = selection.Progress(2, 0.9)
   checkpoints = saved_run.Run(tmp_path).train(4, progress=best).checkpoints
-  found = [checkpoints.find(choice) for choice in ('last', 'best', 3)]
-  assert found == [4, 2, 3]
+  found = [checkpoints.find(choice) for choice in ('last', 'best', 3, '3')]
+  assert found == [4, 2, 3, 3]
   assert checkpoints.progress(4) == best
   with pytest.raises(errors.CheckpointError, match='of round 1; .* 2, 3, 4'):
     checkpoints.find(1)
+  with pytest.raises(errors.ConfigError, match="or 'best', got 'latest'"):
+    checkpoints.find('latest')
 
 
 def test_the_start_of_a_continued_run_is_the_best_so_far(tmp_path):
