@@ -24,7 +24,13 @@ import numpy as np
 from absl import logging
 
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.core import carrying, checks, errors, sealed_json
+from tff_algos.core import (
+  cache_folder,
+  carrying,
+  checks,
+  errors,
+  sealed_json,
+)
 from tff_algos.core.structures import Structure
 from tff_algos.evaluation import cluster_losses
 from tff_algos.runtimes import cohort as cohort_lib
@@ -89,7 +95,8 @@ class Parent(NamedTuple):
   """The run that another run continues, as in its `parent.json`.
 
   Attributes:
-    workdir: Its folder, relative to that of the other run.
+    workdir: Its folder, relative to that of the other run; absolute if that is
+      a mirror of an object store, which another machine has elsewhere.
     round_num: The round that the other run starts from.
     dataset_version: The version that it was trained on.
     stayed: Number of clients in both populations.
@@ -150,9 +157,9 @@ def find_parent(
   known = read_parent(workdir)
   if not parent:
     return known
-  relative = os.path.relpath(parent, workdir)
+  spelled = _spell(parent, workdir)
   if has_started:
-    if known is None or known.workdir != relative:
+    if known is None or known.workdir != spelled:
       before = f'continues {known.workdir}' if known else 'continues no run'
       raise errors.ConfigError(
         f'{workdir} cannot continue {parent}: it is trained already, and '
@@ -170,7 +177,18 @@ def find_parent(
   manager = checkpoint_lib.reader(parent)
   round_num = manager.find(checkpoint_lib.parse_choice(config.round))
   identity = manager.identity(round_num)
-  return Parent(relative, round_num, identity['dataset_version'])
+  return Parent(spelled, round_num, identity['dataset_version'])
+
+
+def _spell(
+  parent: str | os.PathLike[str], workdir: str | os.PathLike[str]
+) -> str:
+  """Returns the folder of a parent as in `Parent`."""
+  absolute, cache = os.path.abspath(parent), cache_folder.path()
+  is_in_mirror = pathlib.Path(os.path.abspath(workdir)).is_relative_to(cache)
+  if is_in_mirror and not pathlib.Path(absolute).is_relative_to(cache):
+    return absolute
+  return os.path.relpath(parent, workdir)
 
 
 def parent_folder(

@@ -9,7 +9,7 @@ import pytest
 
 from tests.testing import continued, contract, toys
 from tff_algos.algorithms import registry
-from tff_algos.core import errors, sealed_json
+from tff_algos.core import cache_folder, errors, sealed_json
 from tff_algos.runtimes import debug_runtime
 from tff_algos.training import checkpoint, continuation
 
@@ -71,6 +71,24 @@ def test_the_parent_is_named_by_a_relative_path(parent):
   assert folder == parent.folder
   assert child.checkpoints.starts_run(2)
   assert not parent.checkpoints.starts_run(2)
+
+
+def test_the_parent_of_a_mirror_is_found_from_another_machine(
+  parent, tmp_path, monkeypatch
+):
+  for home in ('a', 'home/b'):
+    cache = tmp_path / home / 'cache'
+    monkeypatch.setenv(cache_folder.VARIABLE, str(cache))
+    found = continuation.find_parent(
+      cache / 'stores' / 'run', parent.folder, _CONFIG
+    )
+    assert found.workdir == str(parent.folder)
+    folder = continuation.parent_folder(cache / 'stores' / 'run', found)
+    assert folder == parent.folder
+  monkeypatch.setenv(cache_folder.VARIABLE, str(parent.folder.parent))
+  sibling = parent.folder.with_name('sibling')
+  found = continuation.find_parent(sibling, parent.folder, _CONFIG)
+  assert found.workdir == '../parent'
 
 
 def test_a_start_that_was_interrupted_is_repeated(parent):
