@@ -27,6 +27,7 @@ from tff_algos.experiments import (
 from tff_algos.reports.plotting import gallery
 from tff_algos.reports.run import page, summary
 from tff_algos.reports.run import run as run_lib
+from tff_algos.stores import objects
 from tff_algos.training import checkpoint, continuation
 
 _RUNS = 'runs'
@@ -67,8 +68,12 @@ class Experiment(rich_repr.Described):
 
     Args:
       config: The config.
-      workdir: Folder of the run; made if it is missing.
+      workdir: Local folder of the run; made if it is missing.
+
+    Raises:
+      ConfigError: If the folder is an address of an object store.
     """
+    objects.check_local('workdir', workdir)
     self.config = config
     self.workdir = pathlib.Path(workdir)
     # Training and evaluation share their graphs.

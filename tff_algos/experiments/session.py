@@ -16,6 +16,7 @@ from tff_algos.runtimes import client_sources, interrupts
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes.distributed import process_cluster as cluster_lib
 from tff_algos.runtimes.vectorized import devices
+from tff_algos.stores import objects
 from tff_algos.training import (
   checkpoint,
   client_state_store,
@@ -122,17 +123,22 @@ def open_session(
 
   Args:
     config: The experiment.
-    workdir: Its folder.
+    workdir: Its local folder.
     cluster: Processes of a distributed run; only process 0 may save.
     kept: Runtime cache, emptied if the session fails; not for several
       processes. None for no cache.
     parent: Workdir of the run that it continues; empty for that of the config
       and of a run that was started.
+
+  Raises:
+    ConfigError: If a folder is an address of an object store.
+    UserError: If the config, the dataset or the workdir does not allow it.
   """
+  objects.check_local('workdir', workdir)
   folder = pathlib.Path(workdir)
-  found = continuation.find_parent(
-    folder, parent or config.continuation.parent, config.continuation
-  )
+  parent = parent or config.continuation.parent
+  objects.check_local('config.continuation.parent', parent)
+  found = continuation.find_parent(folder, parent, config.continuation)
   effective = continued(config, found)
   devices.prepare_threads()
   devices.prepare_gpus(config.runtime.gpu_memory_limit_mib)

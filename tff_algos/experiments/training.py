@@ -8,7 +8,9 @@ from typing import Any
 
 from absl import logging
 
+from pipelines import options
 from tff_algos.core import checks, errors, records
+from tff_algos.core import config as config_lib
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 from tff_algos.evaluation import drift
@@ -23,6 +25,7 @@ from tff_algos.experiments import (
 from tff_algos.experiments.tracking import runs as tracking
 from tff_algos.runtimes.distributed import process_cluster as cluster_lib
 from tff_algos.runtimes.pjrt import pjrt_runtime
+from tff_algos.stores import objects
 from tff_algos.training import (
   continuation,
   loop,
@@ -42,6 +45,8 @@ _VALIDATION = {
   for name in ('accuracy', 'mse')
 }
 
+# Prefix of keys of a dataset's recipe.
+_SOURCE = 'source.options.'
 # Whoever sees the models of a private run can try as many seeds.
 _GUESSABLE_SEEDS = 1 << 32
 
@@ -110,7 +115,7 @@ def train(
 
   Args:
     config: The experiment.
-    folder: Its workdir.
+    folder: Its workdir, a local folder.
     cluster: Processes of a distributed run.
     kept: As in `session.open_session`.
     parent: Workdir of a run to continue, `ContinuationConfig.parent`; empty for
@@ -125,6 +130,7 @@ def train(
     UserError: If the config, the dataset or the workdir does not allow it, such
       as a workdir trained for more rounds, or another process is lost.
   """
+  objects.check_local('workdir', folder)  # Before the lock makes a folder.
   if cluster.addresses and (
     parent or config.continuation.parent or continuation.read_parent(folder)
   ):
@@ -156,6 +162,7 @@ def train(
       _move_states(opened)
     observer, runtime = _Silent(), opened.runtime
     if cluster.is_leader:
+      _check_recipe(config.dataset, opened.dataset)
       observer = stack.enter_context(
         metrics_log.MetricsLog(
           folder,
@@ -329,6 +336,34 @@ def _check_personalization(opened: session.Session) -> None:
   if newest <= first:
     raise errors.ConfigError(text)
   logging.warning('%s', text)
+
+
+def _check_recipe(
+  config: options.DatasetConfig, dataset: dataset_lib.FederatedDataset
+) -> None:
+  """Warns if a dataset of this workdir was built with other options."""
+  if dataset.address:
+    return  # Published by others, with a config of theirs.
+  wanted, built = (
+    config_lib.flatten(recipe)
+    for recipe in (config_lib.to_recipe(config), dataset.manifest['recipe'])
+  )
+  for key in {**wanted, **built}:
+    # A recipe has the hash of what was taken over, and no paths of raw data.
+    is_known = key in wanted and key in built
+    if key == 'fitted_from' or key.startswith(_SOURCE) and not is_known:
+      continue
+    if wanted.get(key) != built.get(key):
+      logging.warning(
+        'config.dataset.%s is %s, but %s was built with %s, and is used as it '
+        'is. To train by the config, build the dataset again with '
+        'binaries.preprocess, in another --workdir if this one has checkpoints',
+        key,
+        wanted.get(key, 'the default'),
+        dataset.path,
+        built.get(key, 'the default'),
+      )
+      return
 
 
 def _first_round(opened: session.Session) -> int:

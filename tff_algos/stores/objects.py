@@ -83,6 +83,15 @@ def is_address(path: object) -> bool:
   return match is not None
 
 
+def check_local(name: str, path: object) -> None:
+  """Raises ConfigError if a path is an address, of which `name` takes none."""
+  if is_address(path):
+    raise errors.ConfigError(
+      f'{name} must be a local folder, got the address {path!r}; in an object '
+      'store may be --workdir and --export_dir of programs (docs/scale.md)'
+    )
+
+
 class Objects:
   """Objects under an address; their names are relative to it.
 

@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from tff_algos.core import errors
-from tff_algos.experiments import session
+from tff_algos.experiments import interactive, session, training
 from tff_algos.runtimes import registry as runtimes
 from tff_algos.training import continuation, loop
 
@@ -15,6 +15,26 @@ from tff_algos.training import continuation, loop
 def opened(finished_run):
   with session.open_session(finished_run.config, finished_run.folder) as one:
     yield one
+
+
+def test_addresses_are_refused(finished_run, monkeypatch, tmp_path):
+  monkeypatch.chdir(tmp_path)
+  config, address = finished_run.config, 's3://bucket/run'
+  words = f"workdir must be a local folder, got the address '{address}'"
+  with pytest.raises(errors.ConfigError, match=words):
+    interactive.Experiment(config, address)
+  with pytest.raises(errors.ConfigError, match=words):
+    training.train(config, address)
+  with pytest.raises(errors.ConfigError, match=words):
+    with session.open_session(config, address):
+      pass
+  chosen = continuation.ContinuationConfig(parent=address)
+  config = dataclasses.replace(config, continuation=chosen)
+  words = 'config.continuation.parent must be a local folder, got the address'
+  with pytest.raises(errors.ConfigError, match=words):
+    with session.open_session(config, tmp_path):
+      pass
+  assert not [*tmp_path.iterdir()]
 
 
 def test_session_fits_together(opened, finished_run):

@@ -1,5 +1,6 @@
 """Training again in a workdir: resumed, refused, cleaned up."""
 
+import dataclasses
 import functools
 import shutil
 import types
@@ -39,9 +40,15 @@ def test_more_rounds_go_on_and_fewer_are_refused(
   progress = capfd.readouterr().err
   assert 'personalized validation mse=' in progress
   assert 'training loss=' in progress
+  assert 'was built with' not in caplog.text
+  same = regressions.config(num_rounds=1)
+  sharded = dataclasses.replace(same.dataset, num_shards=5)
   with caplog.at_level('INFO', logger='absl'):
-    assert training.train(regressions.config(num_rounds=1), tmp_path) == 1
+    assert (
+      training.train(dataclasses.replace(same, dataset=sharded), tmp_path) == 1
+    )
   assert f'{tmp_path} is at round 1, the last: nothing' in caplog.text
+  assert 'config.dataset.num_shards is 5, but' in caplog.text
   assert regressions.num_rows(tmp_path) == 1 + 2
   assert training.train(regressions.config(num_rounds=2), tmp_path) == 2
   assert regressions.num_rows(tmp_path) == 1 + 3
@@ -53,6 +60,33 @@ def test_more_rounds_go_on_and_fewer_are_refused(
     training.train(regressions.config(num_rounds=1), tmp_path)
   assert regressions.num_rows(tmp_path) == 1 + 3
   assert (tmp_path / 'config.json').read_bytes() == before
+
+
+def test_a_dataset_of_another_config_is_told(trained_regressions, caplog):
+  config = trained_regressions.config.dataset
+  with dataset_lib.FederatedDataset.open(
+    trained_regressions.folder / 'dataset'
+  ) as built:
+    training._check_recipe(config, built)
+    assert not caplog.text
+    splits = dataclasses.replace(config.splits, split_by='time', time_gap=5.0)
+    training._check_recipe(dataclasses.replace(config, splits=splits), built)
+    assert 'config.dataset.splits.split_by is time, but' in caplog.text
+    caplog.clear()
+    given = {**config.source.options, 'num_features': 3}
+    source = dataclasses.replace(config.source, options=given)
+    other = dataclasses.replace(config, source=source, fitted_from='elsewhere')
+    training._check_recipe(other, built)
+    assert caplog.messages == [
+      'config.dataset.source.options.num_features is 3, but '
+      f'{built.path} was built with 10, and is used as it is. To train by the '
+      'config, build the dataset again with binaries.preprocess, in another '
+      '--workdir if this one has checkpoints'
+    ]
+    caplog.clear()
+    built.address = 's3://bucket/digits'
+    training._check_recipe(other, built)
+    assert not caplog.text
 
 
 def test_the_last_round_has_personalized_models_of_its_own(caplog):
