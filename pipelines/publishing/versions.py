@@ -57,7 +57,7 @@ def announce(
     later date (backfill), unless its build was killed and there is no current.
 
   Raises:
-    DataError: If `CURRENT` is damaged, and that of a later date.
+    DataError: If `CURRENT` is damaged, and a later date is recorded.
   """
   # Modification times order the versions for retention.
   os.utime(layout.version_folder(dataset, version))

@@ -268,6 +268,19 @@ def test_blank_client_id_is_a_dead_letter(tmp_path):
   build_dataset.build(iid, tmp_path / 'dataset')
 
 
+def test_dead_letters_are_kept_when_the_partition_is_refused(tmp_path):
+  raw_data.write_csv(tmp_path, 60, ('?,2,no,ann',))
+  config = raw_data.csv_config(
+    tmp_path,
+    partition={'law': 'natural', 'num_clients': 9},
+    max_dead_letter_fraction=0.5,
+  )
+  with pytest.raises(errors.PartitionError, match='dead letters are in'):
+    build_dataset.build(config, tmp_path / 'dataset')
+  (kept,) = (tmp_path / 'dataset').rglob('*.jsonl')
+  assert json.loads(kept.read_text())['line'] == 62
+
+
 def test_overlapping_windows_do_not_leak_between_splits_by_time(tmp_path):
   """Windows of three rows: features of adjacent rows share two."""
   rows = [f'{i},{i + 2},{("no", "yes")[i % 2]},p_{i % 2}' for i in range(40)]
@@ -290,6 +303,12 @@ def test_overlapping_windows_do_not_leak_between_splits_by_time(tmp_path):
   assert sorted(train[:, 0]) == list(range(20))
   assert sorted(test[:, 0]) == list(range(23, 30))
   assert sorted(held_out[:, 0]) == list(range(33, 40))
+
+
+def test_no_examples_at_all(tmp_path):
+  raw_data.write_csv(tmp_path, 0)
+  with pytest.raises(errors.DataError, match='has no examples'):
+    build_dataset.build(raw_data.csv_config(tmp_path), tmp_path / 'dataset')
 
 
 def test_partition_that_cannot_be_met_leaves_nothing(tmp_path):

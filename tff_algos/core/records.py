@@ -18,7 +18,7 @@ import pathlib
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from tff_algos.core import durable, folder_lock, sealed_json
+from tff_algos.core import durable, errors, folder_lock, sealed_json
 
 FILE = 'records.json'
 _PATIENCE_SECONDS = 60.0
@@ -155,6 +155,8 @@ def _problem(path: pathlib.Path, entry: Entry) -> Problem | None:
   except IsADirectoryError:
     return Problem(path, 'is a folder, not a file')
   except OSError as error:
+    if errors.is_of_disk(error):
+      raise
     for folder in path.parents:
       if os.path.lexists(folder) and not folder.is_dir():
         return Problem(folder, 'is a file, not a folder')
@@ -185,7 +187,8 @@ def read(folder: pathlib.Path, remedy: str) -> dict[str, Any] | None:
     remedy: What to do if it is damaged, a sentence.
 
   Raises:
-    DataError: If it cannot be read, or is damaged.
+    DataError: If it is damaged.
+    OSError: If the disk fails.
   """
   if not folder.joinpath(FILE).exists():
     return None

@@ -42,6 +42,7 @@ def find_current(dataset: pathlib.Path) -> pathlib.Path:
 
   Raises:
     DataError: If nothing is published there.
+    OSError: If the disk fails.
   """
   if not dataset.is_dir():
     raise errors.DataError(
@@ -80,6 +81,7 @@ def find_as_of(dataset: pathlib.Path, as_of: str) -> pathlib.Path:
   Raises:
     ConfigError: If `as_of` is no date.
     DataError: If no version is recorded for it, or the version was removed.
+    OSError: If the disk fails.
   """
   date = dates.find_recorded(dataset, as_of)
   version = dates.version_of(dataset, date)

@@ -51,8 +51,8 @@ def read_pointer(path: pathlib.Path) -> str:
     version = ''
   if not version:
     raise errors.DataError(
-      f'{path} is damaged: it must hold the name of a version. Remove it, and '
-      'publish that version again with binaries.preprocess.'
+      f'{path} is damaged: it must hold the name of a version, a folder in '
+      f'{VERSIONS}. Write it there; the run of a night is linked to its own.'
     )
   return version
 

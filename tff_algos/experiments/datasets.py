@@ -36,11 +36,12 @@ def build(
       version that was published before stays.
   """
   dataset = _local_dataset(folder)
-  if _is_version(dataset):
+  has_lost_its_version = dataset.is_symlink() and not dataset.exists()
+  if _is_version(dataset) or has_lost_its_version:
     raise errors.ConfigError(
-      f'{dataset} is a link to version {dataset.resolve().name}, as the run of '
-      'a night has it: none is built there. Take another --workdir; '
-      'binaries.train, evaluate and export read it there'
+      f'{dataset} is for one version, as the run of a night is linked to one: '
+      'none is built there. Take another --workdir; binaries.train, evaluate '
+      'and export read it there'
     )
   result = build_dataset.build(
     config,
@@ -73,7 +74,7 @@ def write_card(
     UserError: If there is no dataset here, or it is damaged or being built.
   """
   dataset = _local_dataset(folder).resolve()
-  if _is_version(dataset):
+  if _is_version(dataset) and dataset.parent.name == layout.VERSIONS:
     dataset, version = dataset.parents[1], version or dataset.name
   place = integrity.find(dataset, None, version)
   flags = runner.split_flags(beam_options)

@@ -1,6 +1,7 @@
 """Checksums of records: what is found, and what a crash may leave."""
 
 import csv
+import errno
 import io
 
 import pytest
@@ -103,6 +104,15 @@ def test_what_stands_in_the_way_is_named(tmp_path):
   path.rmdir()
   path.symlink_to(path)  # Also root cannot read it.
   assert problem().startswith(f'{path} cannot be read: Too many levels')
+
+
+def test_an_error_of_the_disk_is_no_damage(tmp_path, monkeypatch):
+  def fail(unused_path):
+    raise OSError(errno.EIO, 'Input/output error')
+
+  monkeypatch.setattr(records, 'describe_file', fail)
+  with pytest.raises(OSError, match='Input/output error'):
+    records.first_problem(tmp_path, {'file': records.describe(b'one')})
 
 
 def _rewrite(workdir, text, **options):

@@ -44,5 +44,5 @@ def test_a_damaged_pointer_is_named(tmp_path, content):
     path.mkdir()
   else:
     path.write_bytes(content)
-  with pytest.raises(errors.DataError, match=f'{path} is damaged: .* Remove'):
+  with pytest.raises(errors.DataError, match=f'{path} is damaged: .* Write it'):
     layout.read_pointer(path)

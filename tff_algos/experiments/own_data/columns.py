@@ -1,6 +1,7 @@
 """Columns of a raw table, as far as its first rows show what they are."""
 
 import collections
+import contextlib
 import csv
 import datetime
 import itertools
@@ -8,7 +9,7 @@ import lzma
 import math
 import pathlib
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pyarrow import parquet
@@ -165,14 +166,19 @@ def is_number(cell: Any) -> bool:
 
 
 def _read_parquet(path: pathlib.Path) -> Table:
-  with parquet_source.errors_of(path), parquet.ParquetFile(path) as file:
-    names = file.schema_arrow.names
-    rows = (
-      row.values()
-      for batch in file.iter_batches(1000)
-      for row in batch.to_pylist()
-    )
-    return _tally(path, names, rows)
+  with contextlib.ExitStack() as stack:
+    with parquet_source.errors_of(path):
+      file = stack.enter_context(parquet.ParquetFile(path))
+    return _tally(path, file.schema_arrow.names, _parquet_rows(path, file))
+
+
+def _parquet_rows(
+  path: pathlib.Path, file: parquet.ParquetFile
+) -> Iterator[Iterable[Any]]:
+  with parquet_source.errors_of(path):
+    for batch in file.iter_batches(1000):
+      for row in batch.to_pylist():
+        yield row.values()
 
 
 def _read_csv(path: pathlib.Path) -> Table:

@@ -7,6 +7,7 @@ private run's has no seed and no scores. Paths are relative, so that a
 production folder may be moved.
 """
 
+import contextlib
 import os
 import pathlib
 from collections.abc import Mapping
@@ -198,10 +199,10 @@ def chain(
       )
     )
     while True:
-      facts = {'lineage': f'{lineage_table.FILE} is not there any more'}
-      if found:
-        facts = lineage_table.describe(found)
+      facts = lineage_table.describe(found) if found else {}
       facts['round'] = str(round_num)
+      if not found:
+        facts['lineage'] = f'{lineage_table.FILE} is not there any more'
       steps.append((f'run {os.path.normpath(run)}', facts))
       parent = found.get('parent')
       if not parent:
@@ -237,8 +238,9 @@ def _first_date(dataset: dataset_lib.FederatedDataset) -> str | None:
   """Returns the first date that the version was published for."""
   root = dataset.path.parent.parent
   for date in dates.recorded(root):
-    if dates.version_of(root, date) == dataset.version:
-      return date
+    with contextlib.suppress(errors.DataError):  # Of another, damaged record.
+      if dates.version_of(root, date) == dataset.version:
+        return date
   return None
 
 

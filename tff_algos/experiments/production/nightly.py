@@ -505,9 +505,9 @@ def _link_of(run: pathlib.Path) -> pathlib.Path:
   is_made = link.exists() or (run / checkpoint.FOLDER).exists()
   if is_made and not link.is_symlink():
     raise errors.DataError(
-      f'{link} is no link to a version in dataset/versions, as a night makes '
-      'it. Copy production folders with their links (cp -a), or put the link '
-      'back'
+      f'{link} is missing, or no link to a version in dataset/versions, as a '
+      'night makes it. Copy production folders with their links (cp -a), or '
+      'put the link back'
     )
   return link
 

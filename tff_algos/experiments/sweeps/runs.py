@@ -147,7 +147,7 @@ def is_finished(
     is_same = all(run.config.get(key) == value for key, value in wanted.items())
     has_page = _page(folder).is_file()
     return is_same and has_page and _is_last(config, run)
-  except (errors.UserError, KeyError):
+  except (errors.UserError, OSError, KeyError):
     return False
 
 

@@ -236,5 +236,6 @@ def test_date_is_the_first_of_the_version(tmp_path):
     path = tmp_path / 'as_of' / date
     path.parent.mkdir(exist_ok=True)
     path.write_text(f'{version}\n')
+  path.with_name('2026-11-17').write_text('')  # Damaged, and of no matter.
   dataset = types.SimpleNamespace(path=tmp_path / 'versions' / 'v', version='v')
   assert lineage._first_date(dataset) == '2026-11-19'
