@@ -62,7 +62,7 @@ def _main() -> None:
     'port_file',
     None,
     'JSON file to write the ports to once the server is ready; removed when '
-    'the server ends.',
+    'the server ends, unless another has written its own there.',
   )
 
   def main() -> None:

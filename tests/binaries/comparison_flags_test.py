@@ -11,7 +11,7 @@ from tff_algos.reports.sweep import plan, target
 
 @pytest.fixture(name='read')
 def make_read():
-  """Returns a function that parses arguments with flags of their own."""
+  """Returns a function that parses arguments, and deletes its flags."""
 
   def read(*arguments):
     with flagsaver.flagsaver():  # Deletes the flags defined within.

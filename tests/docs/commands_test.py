@@ -99,7 +99,12 @@ def test_configs_and_their_options_exist(command, monkeypatch, kept_registries):
       [file for also in _given('also', words) for file in also.split(',')],
       config_flags.get_override_values(values['config']),
     )
-    runs = grid.expand(files, _given('grid', words), num_seeds=1)
+    runs = grid.expand(
+      files,
+      _given('grid', words),
+      num_seeds=1,
+      fixed_dataset='--fixed_dataset' in words,
+    )
     for key in _given('choose', words):
       comparison.check(runs, plan.Question(key))
 

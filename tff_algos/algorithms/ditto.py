@@ -66,8 +66,8 @@ class DittoConfig:
     proximal_weight: lambda, >= 0.
     personalization_interval: For schedule `'after'`: rounds between trainings
       of v_k, >= 1; set to the number of rounds for one training at the end. A
-      run whose rounds would have none, or that early stopping or a spent
-      privacy budget may end before one, is refused.
+      run whose rounds would have none, or that early stopping may end before
+      one, is refused; a warning tells of a privacy budget that may.
     global_proximal_weight: mu of FedProx, for the global model, >= 0.
     weighting: Client weight in the mean: `'examples'`, its number of
       examples, or `'uniform'`, all the same.

@@ -75,8 +75,8 @@ class PartialFedAvgConfig:
     personalization_interval: Rounds between trainings of all clients' private
       weights with the new shared ones, >= 0; 0 for never. Set to the number of
       rounds for one training at the end. A run whose rounds would have none, or
-      that early stopping or a spent privacy budget may end before one, is
-      refused.
+      that early stopping may end before one, is refused; a warning tells of a
+      privacy budget that may.
     server_optimizer: Server optimizer, as in FedAvg.
     loss_scale: Factor on the loss, > 0.
     local_training: Options of local training.

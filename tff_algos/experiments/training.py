@@ -294,7 +294,8 @@ def _check_patience(opened: session.Session) -> None:
 def _check_personalization(opened: session.Session) -> None:
   """Checks that the last round trains all clients' personalized models.
 
-  Warns if an earlier round is the last to do so.
+  Warns if an earlier round is the last to do so, or a privacy budget may be
+  spent before.
 
   Raises:
     ConfigError: If no round of the run does, or it may be stopped before.
@@ -317,12 +318,12 @@ def _check_personalization(opened: session.Session) -> None:
     not 0 < privacy.num_rounds < last
   )
   if interval > 1 and privacy.target_epsilon and not is_solved:
-    raise errors.ConfigError(
-      f'config.algorithm.{option} is {interval}: with '
-      f'config.privacy.target_epsilon {privacy.target_epsilon:g} a run may end '
-      'before it, its budget spent; set config.privacy.noise_multiplier to 0 '
-      f'and config.privacy.num_rounds to 0 or at least {last}, so that the '
-      'noise is solved for all rounds, or target_epsilon to 0'
+    logging.warning(
+      'config.algorithm.%s is %d: with config.privacy.target_epsilon %g the '
+      'run may end before it, its budget spent. A new run has noise for all '
+      'rounds with config.privacy.noise_multiplier 0 and '
+      'config.privacy.num_rounds 0 or at least %d.',
+      *(option, interval, privacy.target_epsilon, last),
     )
   newest = last - last % interval
   if newest == last:

@@ -450,7 +450,10 @@ class ModelStore:
     failed_at, reason = self._failures.get(folder, (-np.inf, ''))
     if time.monotonic() - failed_at < _RETRY_SECONDS:
       raise errors.ExportError(reason)
+    before = self._loaded.get(name, {})
     try:
+      if any(one.has_manifest for one in before.values()):
+        served_model.check_has_manifest(folder)
       model = served_model.ServedModel(name, version, folder, self.verified)
       model.warm_up()
     except Exception as error:  # Any broken file can raise anything in TF.
@@ -462,7 +465,6 @@ class ModelStore:
     self._failures.pop(folder, None)
     # A new newest version replaces all without a label, and an older one, which
     # a request named, all but the newest and few others.
-    before = self._loaded.get(name, {})
     newest = max({*before, version})
     labelled = self._labelled_versions(name)
     others = [v for v in before if v not in labelled and v != newest]

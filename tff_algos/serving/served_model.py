@@ -36,8 +36,8 @@ _FUNCTION_NODE = re.compile(r'\{\{function_node [^}]*\}\}\s*')
 class Identity(NamedTuple):
   """What changes in a folder if a version is exported again.
 
-  And if its manifest follows the rest of a copy; not if another file is added,
-  or the folder is touched.
+  It also changes when the manifest of a copied bundle arrives; not if another
+  file is added, or the folder is touched.
 
   Attributes:
     inode: Inode of the folder.
@@ -212,6 +212,15 @@ class ServedModel:
         f'this token is for the model of client {self.only_client!r} alone',
         status=403,
       )
+
+
+def check_has_manifest(folder: pathlib.Path) -> None:
+  """Raises ExportError if a version has no `bundle.json`, or has gone."""
+  if folder_identity(folder).manifest_time is None:
+    raise errors.ExportError(
+      'it has no bundle.json, which a loaded version of this model has; it may '
+      'be half copied'
+    )
 
 
 def folder_identity(folder: pathlib.Path) -> Identity:

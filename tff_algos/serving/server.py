@@ -90,16 +90,13 @@ def serve_until_signal(
   Args:
     store: Models to serve.
     config: Address and limits.
-    port_file: JSON file to write the ports to. One that a killed server left
-      is removed at the start; the own one, if it is still that, at the end.
+    port_file: JSON file to write the ports to; removed at the end, unless
+      another server has written its own there.
 
   Raises:
     UserError: If nothing can be served, a port is in use, or the port file
       cannot be written.
   """
-  if port_file is not None:
-    with _writing(port_file):
-      pathlib.Path(port_file).unlink(missing_ok=True)
   certificates = _loaded(store, config)
   asked_to_stop = threading.Event()
   with _handled_signals(asked_to_stop):
@@ -327,8 +324,13 @@ def _port_file(
     return
   path = pathlib.Path(port_file)
   content = json.dumps(ports._asdict()) + '\n'
-  with _writing(path), durable.replacing(path) as file:
-    file.write(content)
+  try:
+    with durable.replacing(path) as file:
+      file.write(content)
+  except OSError as error:
+    raise errors.UserError(
+      f'port file {path} cannot be written: {error.strerror}'
+    ) from error
   try:
     yield
   finally:
@@ -336,13 +338,3 @@ def _port_file(
     with contextlib.suppress(FileNotFoundError):
       if path.read_bytes() == content.encode():
         path.unlink()
-
-
-@contextlib.contextmanager
-def _writing(port_file: str | os.PathLike[str]) -> Generator[None]:
-  try:
-    yield
-  except OSError as error:
-    raise errors.UserError(
-      f'port file {port_file} cannot be written: {error.strerror}'
-    ) from error

@@ -180,7 +180,10 @@ def test_states_are_those_of_tensorflow_serving(export, tmp_path):
   assert states() == ['END', 'AVAILABLE', 'END', 'LOADING', 'LOADING']
 
 
-def test_half_copied_version_gets_another_chance(export, tmp_path, monkeypatch):
+@pytest.mark.parametrize('name', ['saved_model.pb', 'assets.extra/bundle.json'])
+def test_half_copied_version_gets_another_chance(
+  export, tmp_path, monkeypatch, name
+):
   """It is tried again after ten seconds, not at every request before."""
   clock = types.SimpleNamespace(monotonic=lambda: clock.now, now=0.0)
   monkeypatch.setattr(models, 'time', clock)
@@ -189,9 +192,9 @@ def test_half_copied_version_gets_another_chance(export, tmp_path, monkeypatch):
   before = first_logit(store)
   folder = export(10)
   aside = tmp_path / 'aside'
-  (folder / 'saved_model.pb').rename(aside)
+  (folder / name).rename(aside)
   assert first_logit(store) == before
-  aside.rename(folder / 'saved_model.pb')
+  aside.rename(folder / name)
   clock.now = 9.9
   assert first_logit(store) == before
   clock.now = 10.1

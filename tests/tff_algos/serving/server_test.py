@@ -127,16 +127,6 @@ def test_a_file_of_ports_that_cannot_be_written(small_store, monkeypatch):
     server.serve_until_signal(small_store, config, '/missing/ports.json')
 
 
-def test_the_file_of_ports_of_a_killed_server_is_removed(tmp_path):
-  path = tmp_path / 'ports.json'
-  path.write_text('{}')
-  config = server_config.ServerConfig(rest_api_port=0, port=0)
-  store = models.ModelStore(tmp_path / 'missing')
-  with pytest.raises(errors.UserError, match='missing cannot be read'):
-    server.serve_until_signal(store, config, path)
-  assert not path.exists()
-
-
 def test_the_file_of_ports_of_another_server_is_left(tmp_path):
   path = tmp_path / 'ports.json'
   with server._port_file(path, server.Ports(1, 2)):

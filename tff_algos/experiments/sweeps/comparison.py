@@ -79,6 +79,7 @@ def compare(
     WorkdirBusyError: If another process writes the files for a minute.
   """
   if plan is not None:
+    grid.check_kind(workdir, grid.COMPARISON)
     # The folders of its runs are relative to this one.
     durable.make_folder(pathlib.Path(workdir))
   sweep = sweep_lib.read(workdir, options.target, options.clock, plan)
@@ -95,7 +96,7 @@ def compare(
     tables.write_table(
       sweep.workdir / 'sweep_summary.csv', sweep_table.cell_rows(sweep)
     )
-  index = sweep_page.write_report(sweep, chosen)
+    index = sweep_page.write_report(sweep, chosen)
   logging.info('Report: %s', index)
   if options.target is not None:
     target_lib.check(

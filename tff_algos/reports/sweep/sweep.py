@@ -240,7 +240,7 @@ def read(
       )
   if not found and planned.is_comparison:
     raise errors.DataError(
-      f'{workdir} compares {len(planned.runs)} runs, none evaluated, such as '
+      f'none of the runs that {workdir} compares is evaluated, such as '
       f'{planned.runs[0].folder}; run binaries.evaluate for them first.'
     )
   if not found:

@@ -199,7 +199,7 @@ def test_runs_that_cannot_be_compared_leave_the_plan_of_before(tmp_path):
   )
   comparison.compare(tmp_path / 'compared', plan=before)
   with pytest.raises(
-    errors.DataError, match='1 runs.* none evaluated.* run binaries.evaluate'
+    errors.DataError, match='is evaluated, such as .*; run binaries.evaluate'
   ):
     comparison.compare(tmp_path / 'compared', plan=after)
   assert plan_lib.read(tmp_path / 'compared') == before
@@ -207,7 +207,7 @@ def test_runs_that_cannot_be_compared_leave_the_plan_of_before(tmp_path):
 
 def test_one_comparison_at_a_time_writes_the_tables(tmp_path, monkeypatch):
   fake_sweep.write(tmp_path, {(0.1,): (0.2,)}, _AXES)
-  monkeypatch.setattr(comparison, '_PATIENCE_SECONDS', 0.0, raising=False)
+  monkeypatch.setattr(comparison, '_PATIENCE_SECONDS', 0.0)
   with (
     folder_lock.exclusive(tmp_path, ''),
     pytest.raises(errors.WorkdirBusyError, match='another comparison .*Wait'),

@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import networks
+from tff_algos.core import errors
 from tff_algos.models.vision import mobilenet, normed_convolutions
 from tff_algos.numerics import trees
 
@@ -45,3 +46,9 @@ def test_network_agrees_with_keras():
 
 def test_a_step_down_the_gradient_lowers_the_loss():
   networks.check_learns(_build(), learning_rate=1e-3)
+
+
+@pytest.mark.parametrize('shape', [(32, 32), (3072,)])
+def test_other_inputs_than_images_are_refused(shape):
+  with pytest.raises(errors.ConfigError, match='mobilenet_v2 takes images'):
+    _build(shape)
