@@ -67,8 +67,6 @@ def test_one_model_costs_one_model_outside_estimation_rounds():
   for download in center_download.DOWNLOADS:
     algorithm = _build(download=download)
     server_state, _ = toys.initial_states(algorithm, _SOURCE.population)
-    estimated = np.full_like(server_state.importance_weights, 0.5)
-    server_state = server_state._replace(importance_weights=estimated)
     costs[download] = []
     for round_num in (1, 2):
       plan = algorithm.plan_round(

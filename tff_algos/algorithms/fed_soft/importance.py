@@ -85,7 +85,7 @@ def best_cluster_counts(losses: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 def without_estimate(
   importance_weights: Array, clients: Array, smoother: float
 ) -> Array:
-  """Returns the clients without an estimate.
+  """Returns the clients that lack the estimate that any other client has.
 
   Those that were not available, dropped out or were invalid in round 1, and
   those that joined in a continued run. An estimate of the smoother for each
@@ -96,8 +96,9 @@ def without_estimate(
     clients: Positions of clients, int32.
     smoother: Importance in every cluster before the first estimation.
   """
-  rows = np.asarray(importance_weights)[clients]
-  return clients[(rows == np.float32(smoother)).all(axis=1)]
+  rows = np.asarray(importance_weights)
+  lacks = (rows == np.float32(smoother)).all(axis=1)
+  return clients[lacks[clients] & ~lacks.all()]
 
 
 def fixed_weights(

@@ -100,20 +100,14 @@ def test_a_newcomer_of_a_continued_run_is_asked_between_estimations():
   assert training.cost.downlink_floats == 3 * 2 * _NUM_PARAMETERS
 
 
-@pytest.mark.parametrize(
-  ('importance', 'asked'),
-  [([[1, 0]] * 2 + [[1e-4] * 2] * 3, [2, 4]), ([[1e-4] * 2] * 5, [2, 4])],
-)
-def test_available_clients_are_asked_if_none_of_them_has_an_estimate(
-  importance, asked
-):
-  """Whether others have one or not, as where all clients are new."""
-  is_available = np.isin(np.arange(5), asked)
+def test_available_clients_are_asked_if_only_others_have_an_estimate():
+  importance = [[1, 0]] * 2 + [[1e-4] * 2] * 3
+  is_available = np.isin(np.arange(5), [2, 4])
   estimation, _ = _plan(
     _build(), 2, importance, _POPULATION._replace(is_available=is_available)
   )
   assert estimation.phase == 'estimate_importance'
-  assert estimation.client_indices.tolist() == asked
+  assert estimation.client_indices.tolist() == [2, 4]
 
 
 def test_each_drawn_client_trains_once_and_serves_every_cluster_it_fills():
