@@ -265,9 +265,7 @@ def _build_regrouping(model, config):
     names = regrouping.name_clusters(
       before, clusters.assignment, uploads.is_valid, old, means
     )
-    after = tf.where(
-      uploads.is_valid, regrouping.rename(clusters.assignment, names), before
-    )
+    after = regrouping.rename(clusters.assignment, names)
     sizes = tf.math.unsorted_segment_sum(weights, after, num_clusters)
     mean = aggregation.Mean(trees.take(means, names), sizes)
     models, num_empty = _mix(old, mean, config)

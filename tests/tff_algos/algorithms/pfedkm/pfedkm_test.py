@@ -205,14 +205,18 @@ def test_as_many_clusters_as_clients_leave_each_alone():
   np.testing.assert_allclose(thetas, 0.75 * means, atol=1e-5)
 
 
-def test_a_client_with_nan_keeps_its_cluster_and_is_in_no_mean():
+@pytest.mark.parametrize('cluster', [0, 1])
+def test_a_client_with_nan_keeps_its_cluster_and_is_in_no_mean(cluster):
+  """With either numbers of the others' clusters: one is not k-means' own."""
+  other = 1 - cluster
+  before = [cluster, cluster, other, cluster, other, cluster]
   source = points.clients(_POINTS)
   source.examples(5).x[0, 1] = np.nan
   algorithm = _build()
-  start = _start(algorithm, _ZEROS)
+  start = _start(algorithm, _ZEROS, before)
   models, assignment, thetas, output = _run(algorithm, start, source=source)
   assert output.num_invalid == 1
-  assert assignment[5] == 1
+  assert assignment.tolist() == before
   np.testing.assert_array_equal(thetas[5], [0, 0])
   np.testing.assert_allclose(
     models[assignment[[0, 2]]], [[0, 3], [11, 0]], atol=1e-5
