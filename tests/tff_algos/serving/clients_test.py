@@ -1,5 +1,6 @@
 """Connections, URLs and files of TLS; handshakes are in `predict_test.py`."""
 
+import contextlib
 import socket
 import threading
 
@@ -51,12 +52,13 @@ def test_a_prefix_is_part_of_the_path(served):
       ask(b'{}')
 
 
-def test_an_idle_connection_that_was_ended_is_opened_again():
-  reply = b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}'
+@contextlib.contextmanager
+def _asking(reply, num_connections=1):
+  """Yields how to ask a server that reads a little, answers and closes."""
   with socket.create_server(('127.0.0.1', 0)) as listener:
 
     def serve():
-      for _ in range(2):
+      for _ in range(num_connections):
         connection, _ = listener.accept()
         with connection:
           connection.recv(10_000)
@@ -66,28 +68,22 @@ def test_an_idle_connection_that_was_ended_is_opened_again():
     thread.start()
     port = listener.getsockname()[1]
     with clients.rest(clients.Server(f'http://127.0.0.1:{port}'), '/') as ask:
-      assert ask(b'') == b'{}'
-      assert ask(b'') == b'{}'
+      yield ask
     thread.join()
+
+
+def test_an_idle_connection_that_was_ended_is_opened_again():
+  reply = b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}'
+  with _asking(reply, num_connections=2) as ask:
+    assert ask(b'') == b'{}'
+    assert ask(b'') == b'{}'
 
 
 def test_a_refusal_is_read_although_the_body_was_not():
   reply = b'HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno'
-  with socket.create_server(('127.0.0.1', 0)) as listener:
-
-    def refuse():
-      connection, _ = listener.accept()
-      with connection:
-        connection.recv(100)
-        connection.sendall(reply)
-
-    thread = threading.Thread(target=refuse)
-    thread.start()
-    port = listener.getsockname()[1]
-    with clients.rest(clients.Server(f'http://127.0.0.1:{port}'), '/') as ask:
-      with pytest.raises(errors.RequestError, match='^no$') as error:
-        ask(bytes(2**24))
-    thread.join()
+  with _asking(reply) as ask:
+    with pytest.raises(errors.RequestError, match='^no$') as error:
+      ask(bytes(2**24))
   assert error.value.status == 401
 
 
