@@ -99,12 +99,13 @@ def estimate(
     )
   first, second = statistic(before), statistic(after)
   fall = _fall(first, second, higher_is_better)
-  resampled, expanded = np.concatenate(falls), _expand(tail, num_units)
-  known = max(expanded, _MIN_BEYOND / num_resamples)
+  resampled = np.concatenate(falls)
+  # In normal deviations: the tail itself may be too small for a float.
+  deviations = _deviations(tail, num_units)
+  known = max(special.ndtr(deviations), _MIN_BEYOND / num_resamples)
   low, high = np.quantile(resampled, (known, 1 - known))
-  if 0 < expanded < known:
-    stretch = special.ndtri(expanded) / special.ndtri(known)
-    low, high = (fall + stretch * (one - fall) for one in (low, high))
+  stretch = max(1.0, deviations / special.ndtri(known))
+  low, high = (fall + stretch * (one - fall) for one in (low, high))
   return Fall(
     before=float(first),
     after=float(second),
@@ -114,12 +115,12 @@ def estimate(
   )
 
 
-def _expand(tail: float, num_units: int) -> float:
-  """Returns the tail of the resamples for a tail of the estimate."""
+def _deviations(tail: float, num_units: int) -> float:
+  """Returns the normal deviations, < 0, that bound the tail of an estimate."""
   if num_units == 1:
-    return 0.0
+    return -1.0  # Every resample is the unit.
   deviations = special.stdtrit(num_units - 1, tail)
-  return float(special.ndtr(deviations * np.sqrt(num_units / (num_units - 1))))
+  return float(deviations * np.sqrt(num_units / (num_units - 1)))
 
 
 def _fall(

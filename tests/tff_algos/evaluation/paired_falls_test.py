@@ -53,6 +53,17 @@ def test_bounds_beyond_the_resamples_are_about_those_of_a_t_interval():
   assert found.high - found.fall == pytest.approx(way, rel=0.1)
 
 
+def test_bounds_of_two_units_widen_with_every_smaller_tail():
+  """Also where that tail of the resamples is smaller than any float."""
+  found = [
+    _estimate([0.9, 0.8], [0.87, 0.75], tail=0.05 / groups, num_resamples=1000)
+    for groups in (1, 4, 5, 8, 400)
+  ]
+  lows, highs = [one.low for one in found], [one.high for one in found]
+  assert lows == sorted(lows, reverse=True)
+  assert highs == sorted(highs)
+
+
 def test_chunks_change_nothing(monkeypatch):
   whole = _estimate(_BEFORE, _AFTER)
   monkeypatch.setattr(paired_falls, '_MAX_CHUNK', 6 * 7)
