@@ -5,6 +5,8 @@ importance weight; FedEM's own prediction is a mixture. Both are in the output.
 pFedMe and pFedKM have a third model, the uploaded one, if it is kept.
 """
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -17,6 +19,7 @@ from tff_algos.core import config as config_lib
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 from tff_algos.evaluation import evaluator
+from tff_algos.numerics import statistics
 from tff_algos.runtimes import client_sources, debug_runtime
 from tff_algos.stages.client import moreau_envelope
 from tff_algos.training import loop
@@ -49,7 +52,7 @@ def dataset(tmp_path_factory):
     yield opened
 
 
-def _evaluate(dataset, algorithm, client_states):
+def _evaluate(dataset, algorithm, client_states, change=lambda judge: None):
   """Returns the evaluation of two known models and known client states."""
   source = client_sources.DatasetSource(dataset, schema.TRAIN)
   store = loop.build_store(algorithm, source.population, 0, '', 'memory')
@@ -63,6 +66,7 @@ def _evaluate(dataset, algorithm, client_states):
   )
   runtime = debug_runtime.DebugRuntime(algorithm, 4)
   judge = evaluator.Evaluator(algorithm, dataset, runtime, store)
+  change(judge)
   return judge.evaluate(server_state)
 
 
@@ -144,3 +148,41 @@ def test_pfedkm_is_scored_by_theta_and_if_it_is_kept_by_the_upload(
       np.testing.assert_allclose(
         row, np.mean((test.x @ weights[1] - test.y) ** 2), rtol=1e-5
       )
+
+
+def test_a_client_without_scored_labels_has_no_broken_model(
+  dataset, monkeypatch
+):
+  """Words that are not scored have losses: the local model's, too."""
+
+  def unscore_client_0(judge):
+    run = judge._run
+
+    def without_scores(phase, *args):
+      found = run(phase, *args)
+      for name in {'score', 'local_score'} & found.keys():
+        total, weight = (np.copy(leaf) for leaf in found[name])
+        total[0] = weight[0] = 0
+        found = {**found, name: statistics.MeanStat(total, weight)}
+      return found
+
+    sequences = dataclasses.replace(judge._model, label_shape=(1,))
+    monkeypatch.setattr(judge, '_model', sequences)
+    monkeypatch.setattr(judge, '_run', without_scores)
+
+  rows = np.ones((4, 3, 1), np.float32)
+  config = pfedkm.PFedKMConfig(
+    local_training=moreau_envelope.MoreauEnvelopeConfig(kept='both')
+  )
+  found = _evaluate(
+    dataset,
+    pfedkm.build_pfedkm(toys.linear(3), config),
+    moreau_envelope.ClientState(
+      {'kernel': rows}, np.ones(4, np.int32), {'kernel': rows}
+    ),
+    unscore_client_0,
+  )
+  for kind in ('personalized', 'cluster', 'local'):
+    name = f'participating/test/{kind}/mse'
+    assert found.metrics[f'{name}_num_nan'] == 0
+    assert np.isfinite(found.metrics[name])

@@ -245,6 +245,7 @@ class Evaluator:
         for key in ('loss', 'score')
       )
       if 'local_score' in personalized:
+        losses['local'] = personalized['local_loss']
         scores['local'] = personalized['local_score']
       for kind, stat in losses.items():
         summary = summaries.summarize(
@@ -257,7 +258,7 @@ class Evaluator:
         metrics[f'{loss}_num_nan'] = summary.num_nan
       for kind, stat in scores.items():
         values = statistics.value_of(stat)
-        counts = self._num_scored(stat, losses.get(kind, stat), sizes)
+        counts = self._num_scored(stat, losses[kind], sizes)
         weights[split, kind] = counts
         metrics.update(
           self._summarize(f'participating/{split}/{kind}', values, counts)

@@ -62,8 +62,8 @@ def build_personalized_evaluation(
 
   The client input is the client's index in the population, int32 `[]`. Server
   metrics: `loss` and `score` of the personalized model, MeanStats of shape
-  `[cohort]`; `membership`, `[cohort, num_clusters]`; and `local_score`, a
-  MeanStat of shape `[cohort]`, if the algorithm has `local_weights`. Statistics
+  `[cohort]`; `membership`, `[cohort, num_clusters]`; and `local_loss`
+  and `local_score`, likewise, if the algorithm has `local_weights`. Statistics
   of a model that is NaN or infinite on the client have weight 0.
   """
   model = algorithm.personalized_model
@@ -89,14 +89,14 @@ def build_personalized_evaluation(
       local = local_weights(server_state, client_state, client_index)
       outputs = algorithm.cluster_model.apply(local, data.x)
       stats = _of_finite(_client_stats(algorithm.cluster_model, outputs, data))
-      result['local_score'] = stats['score']
+      result.update({f'local_{name}': stats[name] for name in stats})
     return algorithm_lib.ClientOutput(result, client_state, OrderedDict())
 
   return _collecting_phase(
     'evaluate_personalized',
     evaluate,
     ('loss', 'score', 'membership')
-    + ('local_score',) * (local_weights is not None),
+    + ('local_loss', 'local_score') * (local_weights is not None),
     client_input=tf.TensorSpec([], tf.int32),
   )
 

@@ -162,7 +162,7 @@ def test_a_client_keeps_its_cluster_if_its_own_model_overflows(case):
   np.testing.assert_array_equal(
     found['membership'], server_state.importance_weights
   )
-  for name in ('loss', 'score', 'local_score'):
+  for name in ('loss', 'score', 'local_loss', 'local_score'):
     assert found[name].weight.tolist() == [6, 0, 0, 1]
 
 
