@@ -26,6 +26,7 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
 from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
+from tff_algos.rounds import aggregation
 
 NONE = 'none'
 SPACES = ('update', 'model')
@@ -155,11 +156,12 @@ def attack(
     is_attacker: From `attackers`.
 
   Raises:
-    ConfigError: If the algorithm does not declare its uploads, or the attack
-      does not apply to it.
+    ConfigError: If the algorithm does not declare its uploads, the attack does
+      not apply to it, or it has factories of `tff.aggregators`: attacks first.
   """
   if config.name == NONE:
     return algorithm
+  aggregation.refuse_processes(algorithm.phases, 'an attack')
   attacked = {
     name: phase for name, phase in algorithm.phases.items() if phase.uploads
   }

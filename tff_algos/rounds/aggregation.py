@@ -196,19 +196,20 @@ def weight_fields(aggregator: Any) -> tuple[str, ...]:
 
 
 def refuse_processes(
-  phases: Mapping[str, algorithm_lib.Phase], runtime: str
+  phases: Mapping[str, algorithm_lib.Phase], taker: str
 ) -> None:
   """Raises ConfigError if a phase aggregates by processes of TFF.
 
   Args:
     phases: name -> phase.
-    runtime: Name of the runtime that does not run them.
+    taker: Name of what does not take them, such as a runtime.
   """
   for name, phase in phases.items():
     for field, aggregator in phase.aggregation.items():
       if isinstance(aggregator, Processed):
         raise errors.ConfigError(
           f'phase {name!r} aggregates {field!r} by a factory of '
-          f'tff.aggregators, which {runtime} cannot run. The runtime tff with '
-          'one worker can; all factories go into one call of with_aggregators'
+          f'tff.aggregators, which {taker} does not take. The runtime tff with '
+          'one worker does; all factories go into one call of '
+          'with_aggregators, after that of an attack'
         )

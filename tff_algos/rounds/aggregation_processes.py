@@ -335,12 +335,20 @@ def _check_role(phase: algorithm_lib.Phase, field: str, innermost: Any) -> None:
       'value_sum_factory if it adds up, or derive a mean of your own from '
       'UnweightedMeanFactory'
     )
-  if isinstance(phase.client_input, plans.Contribution):
+  if _contributes_in_part(phase.client_input):
     raise errors.ConfigError(
       f'phase {phase.name!r} also trains clients that are not drawn, with '
       f'weight 0, which {name} would average as well. Take a weighted factory: '
       'tff.aggregators.MeanFactory makes one of a factory that adds up'
     )
+
+
+def _contributes_in_part(client_input: Structure) -> bool:
+  """Returns whether clients train that are not drawn, also under an attack."""
+  return isinstance(client_input, plans.Contribution) or (
+    isinstance(client_input, tuple)
+    and any(_contributes_in_part(part) for part in client_input)
+  )
 
 
 def _unstarted(processed: aggregation.Processed) -> ProcessState:

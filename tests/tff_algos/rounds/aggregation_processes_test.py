@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import contract, running_sum, toys
+from tff_algos.adversaries import attacks
 from tff_algos.algorithms import fed_avg, ifca, registry
 from tff_algos.core import errors
 from tff_algos.core.tff_compat import tff
@@ -365,10 +366,27 @@ def test_clients_that_are_not_drawn_need_weights():
   algorithm = registry.build_algorithm(
     registry.parse_config({'name': 'pfedme', 'cohort_size': 2}), toys.linear(3)
   )
-  with pytest.raises(errors.ConfigError, match='also trains clients that are'):
-    aggregation_processes.with_aggregators(
-      algorithm, {'train': {'local_weights': _UNWEIGHTED}}
-    )
-  aggregation_processes.with_aggregators(
-    algorithm, {'train': {'local_weights': _MEAN}}
+  attacked = attacks.attack(
+    algorithm,
+    attacks.AttackConfig('sign_flip', client_ids=('a',)),
+    np.arange(3) == 0,
   )
+  for one in (algorithm, attacked):
+    with pytest.raises(errors.ConfigError, match='also trains clients that ar'):
+      aggregation_processes.with_aggregators(
+        one, {'train': {'local_weights': _UNWEIGHTED}}
+      )
+    aggregation_processes.with_aggregators(
+      one, {'train': {'local_weights': _MEAN}}
+    )
+
+
+@pytest.mark.parametrize('name', ['sign_flip', 'alie'])
+def test_factories_come_after_an_attack(name):
+  """Colluding clients' uploads are collected, where factories are not run."""
+  algorithm = aggregation_processes.with_aggregators(
+    _fed_avg(), {'train': {'local_weights': _MEAN}}
+  )
+  config = attacks.AttackConfig(name, client_ids=('a',))
+  with pytest.raises(errors.ConfigError, match='which an attack does not take'):
+    attacks.attack(algorithm, config, np.arange(3) == 0)
