@@ -157,7 +157,8 @@ def attack(
 
   Raises:
     ConfigError: If the algorithm does not declare its uploads, the attack does
-      not apply to it, or it has factories of `tff.aggregators`: attacks first.
+      not apply to it, or it has factories of `tff.aggregators`; call `attack`
+      before `with_aggregators`.
   """
   if config.name == NONE:
     return algorithm

@@ -75,7 +75,7 @@ def estimate(
     rng: Draws the resamples.
     higher_is_better: True for an accuracy, False for an error.
     tail: Probability of a fall below `low`, and of one above `high`, in
-      (0, 0.5).
+      (0, 1).
     num_resamples: Number of resamples.
     statistic: Statistic whose fall is estimated.
 
@@ -102,10 +102,12 @@ def estimate(
   resampled = np.concatenate(falls)
   # In normal deviations: the tail itself may be too small for a float.
   deviations = _deviations(tail, num_units)
-  known = max(special.ndtr(deviations), _MIN_BEYOND / num_resamples)
+  expanded = special.ndtr(deviations)
+  known = max(expanded, _MIN_BEYOND / num_resamples)
   low, high = np.quantile(resampled, (known, 1 - known))
-  stretch = max(1.0, deviations / special.ndtri(known))
-  low, high = (fall + stretch * (one - fall) for one in (low, high))
+  if expanded < known:
+    stretch = deviations / special.ndtri(known)
+    low, high = (fall + stretch * (one - fall) for one in (low, high))
   return Fall(
     before=float(first),
     after=float(second),

@@ -202,7 +202,7 @@ def refuse_processes(
 
   Args:
     phases: name -> phase.
-    taker: Name of what does not take them, such as a runtime.
+    taker: The runtime or wrapper that refuses them, for the message.
   """
   for name, phase in phases.items():
     for field, aggregator in phase.aggregation.items():
@@ -210,6 +210,6 @@ def refuse_processes(
         raise errors.ConfigError(
           f'phase {name!r} aggregates {field!r} by a factory of '
           f'tff.aggregators, which {taker} does not take. The runtime tff with '
-          'one worker does; all factories go into one call of '
-          'with_aggregators, after that of an attack'
+          'one worker does; call with_aggregators once, with all factories, '
+          'after attack'
         )

@@ -64,6 +64,12 @@ def test_bounds_of_two_units_widen_with_every_smaller_tail():
   assert highs == sorted(highs)
 
 
+def test_a_tail_of_a_half_is_the_median_of_the_resamples():
+  """`gate.confidence` 0.5 for one group: no deviation to stretch by."""
+  found = _estimate(_BEFORE, _AFTER, tail=0.5)
+  assert found.low == found.high == pytest.approx(found.fall, abs=0.03)
+
+
 def test_chunks_change_nothing(monkeypatch):
   whole = _estimate(_BEFORE, _AFTER)
   monkeypatch.setattr(paired_falls, '_MAX_CHUNK', 6 * 7)
