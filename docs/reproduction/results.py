@@ -614,4 +614,5 @@ def _cost_text(result: Mapping[str, Any]) -> str:
     sum(len(runs) * min(run['seconds'] for run in runs) for runs in cells) / 60
   )
   spent = f'{minutes:.0f} min' if minutes < 60 else f'{minutes / 60:.1f} h'
-  return f'{sum(map(len, cells))} runs, {spent} of rounds'
+  num_runs = sum(map(len, cells))
+  return f'{num_runs} run{"s" * (num_runs > 1)}, {spent} of rounds'
