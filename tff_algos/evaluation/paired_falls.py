@@ -118,7 +118,7 @@ def estimate(
 
 
 def _deviations(tail: float, num_units: int) -> float:
-  """Returns the normal deviations, < 0, that bound the tail of an estimate."""
+  """Returns the tail of an estimate as a number of normal deviations."""
   if num_units == 1:
     return -1.0  # Every resample is the unit.
   deviations = special.stdtrit(num_units - 1, tail)

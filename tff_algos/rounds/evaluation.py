@@ -89,7 +89,7 @@ def build_personalized_evaluation(
       local = local_weights(server_state, client_state, client_index)
       outputs = algorithm.cluster_model.apply(local, data.x)
       stats = _of_finite(_client_stats(algorithm.cluster_model, outputs, data))
-      result.update({f'local_{name}': stats[name] for name in stats})
+      result.update({f'local_{name}': stat for name, stat in stats.items()})
     return algorithm_lib.ClientOutput(result, client_state, OrderedDict())
 
   return _collecting_phase(
